@@ -124,7 +124,9 @@ def _joined(values: list[Any]) -> Value:
 
 
 def _weighted_sum(pairs: list[Any]) -> Value:
-    return sum(value * weight for value, weight in pairs if value is not None and weight is not None)
+    return sum(
+        value * weight for value, weight in pairs if value is not None and weight is not None
+    )
 
 
 STANDARD = (

@@ -113,7 +113,9 @@ def _joined(
     every = range(len(parts))
     ts = "greatest(" + ", ".join(f"p{n}.ts" for n in every) + ")"
     ets = "least(" + ", ".join(f"p{n}.ets" for n in every) + ")"
-    select = ", ".join([f"{ts} AS ts", f"{ets} AS ets", *(f"{m} AS x{n}" for n, m in enumerate(made))])
+    select = ", ".join(
+        [f"{ts} AS ts", f"{ets} AS ets", *(f"{m} AS x{n}" for n, m in enumerate(made))]
+    )
     same = [f"{names[n][name]} = {names[0][name]}" for n in every[1:] for name in on]
     where = " AND ".join([f"{ts} < {ets}", *same]) + conditions
     tables = ", ".join(f"{part} AS p{n}" for n, part in enumerate(parts))
@@ -128,7 +130,7 @@ def _windowed(query: Windowed, table: str) -> str:
     columns = ", ".join(_names(query.columns).values())
     match query.window:
         case Range() as window:
-            ets = f"CASE WHEN ts > {NEVER - window.span} THEN {NEVER} ELSE ts + {window.span} END"
+            ets = f"CAST(least(CAST(ts AS HUGEINT) + {window.span}, {NEVER}) AS BIGINT)"
         case Rows(count, partition_by, order_by):
             # A tuple leaves when the count-th tuple after it, in the window's order, arrives.
             names = _names(query.columns)

@@ -78,7 +78,11 @@ class Admitted:
 
     def copy(self) -> Admitted:
         return Admitted(
-            list(self.tuples), list(self.promises), self.watermark, list(self.late), list(self.broken)
+            list(self.tuples),
+            list(self.promises),
+            self.watermark,
+            list(self.late),
+            list(self.broken),
         )
 
 

@@ -77,6 +77,7 @@ def case_to_json(case: Case) -> dict[str, Json]:
 
 
 def stream_to_json(stream: Stream) -> dict[str, Json]:
+    """A stream as plain JSON data."""
     return {
         "columns": [{"name": c.name, "type": str(c.type)} for c in stream.columns],
         "elements": [_element_to_json(element, stream.columns) for element in stream.elements],
@@ -114,6 +115,7 @@ def _pattern_to_json(pattern: Pattern, type_: Type) -> Json:
 
 
 def window_to_json(window: Window) -> dict[str, Json]:
+    """A window as plain JSON data."""
     match window:
         case Range(length, bounds):
             out: dict[str, Json] = {"range": json_integer(length)}
@@ -130,6 +132,7 @@ def window_to_json(window: Window) -> dict[str, Json]:
 
 
 def expr_to_json(expr: Expr) -> dict[str, Json]:
+    """An expression as plain JSON data."""
     match expr:
         case Col(name):
             return {"col": name}
@@ -293,7 +296,9 @@ def case_from_json(data: Json) -> Case:
     """Build a case from JSON data; raises CaseError with the place of the first mistake."""
     reader = _Reader(data).object(
         "format", "streams", "query",
-        optional=("$schema", "name", "source", "description", "output", "steps", "restarts", "expected"),
+        optional=(
+            "$schema", "name", "source", "description", "output", "steps", "restarts", "expected",
+        ),
     )  # fmt: skip
     if reader.value["format"] != FORMAT:
         raise reader.at("format").fail(
@@ -318,9 +323,7 @@ def case_from_json(data: Json) -> Case:
     expected: tuple[Change | AppendRow, ...] | None = None
     if reader.has("expected"):
         expected = tuple(_expected(item, query) for item in reader.at("expected").items())
-    return reader.built(
-        lambda: Case(streams, query, steps, restarts, expected=expected, **texts)
-    )
+    return reader.built(lambda: Case(streams, query, steps, restarts, expected=expected, **texts))
 
 
 def _stream(reader: _Reader) -> Stream:
@@ -569,7 +572,9 @@ def load_case(path: str | Path) -> Case:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise CaseError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
+        raise CaseError(
+            f"{path}: cannot be read ({error.strerror or error}); check the path"
+        ) from None
     except UnicodeDecodeError:
         raise CaseError(f"{path}: is not UTF-8 text; save it as UTF-8") from None
     try:
@@ -610,8 +615,14 @@ def _pretty(value: Json, indent: int) -> str:
     flat = json.dumps(value, ensure_ascii=False, allow_nan=False)
     if len(flat) + indent <= 100 or not isinstance(value, dict | list) or not value:
         return flat
-    pad = " " * (indent + 2)
     if isinstance(value, dict):
-        inside = [f"{json.dumps(k, ensure_ascii=False)}: {_pretty(v, indent + 2)}" for k, v in value.items()]
-        return "{\n" + ",\n".join(pad + line for line in inside) + "\n" + " " * indent + "}"
-    return "[\n" + ",\n".join(pad + _pretty(v, indent + 2) for v in value) + "\n" + " " * indent + "]"
+        lines = [
+            f"{json.dumps(name, ensure_ascii=False)}: {_pretty(member, indent + 2)}"
+            for name, member in value.items()
+        ]
+        left, right = "{", "}"
+    else:
+        lines = [_pretty(item, indent + 2) for item in value]
+        left, right = "[", "]"
+    pad = "\n" + " " * (indent + 2)
+    return left + pad + ("," + pad).join(lines) + "\n" + " " * indent + right

@@ -23,9 +23,7 @@ def is_instant(value: object) -> bool:
     >>> is_instant(-1), is_instant(NEVER), is_instant(True), is_instant(1.0)
     (True, False, False, False)
     """
-    return (
-        isinstance(value, int) and not isinstance(value, bool) and MIN_TIME <= value <= MAX_TIME
-    )
+    return isinstance(value, int) and not isinstance(value, bool) and MIN_TIME <= value <= MAX_TIME
 
 
 def expiry(ts: int, length: int) -> int:

@@ -183,6 +183,7 @@ _ARITY = {"not": (1, 1), "is_null": (1, 1), "if": (3, 3), "coalesce": (2, 8)}
 
 
 def col(name: str) -> Col:
+    """A column by name."""
     return Col(name)
 
 
@@ -202,7 +203,9 @@ def lit(value: object, type_: str | Type | None = None) -> Lit:
     if isinstance(value, decimal.Decimal) and value.is_finite():
         digits, exponent = value.as_tuple().digits, value.as_tuple().exponent
         scale = max(0, -int(exponent))
-        return Lit(value, Type("decimal", max(len(digits) + max(0, int(exponent)), scale, 1), scale))
+        return Lit(
+            value, Type("decimal", max(len(digits) + max(0, int(exponent)), scale, 1), scale)
+        )
     raise QueryError(f"the type of the literal {value!r} is not clear; give it: lit(value, type)")
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from reference.case import Case
 from reference.errors import CaseError, QueryError
@@ -49,7 +49,8 @@ _DEFAULT = (Column("v", BIGINT),)
 _TOKEN = re.compile(
     r"""\s*(?:
       (?P<string>"(?:[^"\\]|\\.)*")
-    | (?P<atom>-?(?:Infinity|\d{4}-\d{2}-\d{2}|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)|[A-Za-z_][A-Za-z0-9_]*)
+    | (?P<atom>-?(?:Infinity|\d{4}-\d{2}-\d{2}|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)
+              |[A-Za-z_][A-Za-z0-9_]*)
     | (?P<mark>\.\.|//|[/|:()@,!~{}*])
     )""",
     re.VERBOSE,
@@ -64,9 +65,9 @@ class Lanes:
     steps: tuple[Mapping[str, int], ...] = ()
     restarts: tuple[int, ...] = ()
 
-    def case(self, query: Query, **more: str) -> Case:
+    def case(self, query: Query, *, output: str = "changelog", name: str = "") -> Case:
         """The case of a query over these streams."""
-        return replace(Case(self.streams, query, self.steps, self.restarts), **more)
+        return Case(self.streams, query, self.steps, self.restarts, output, name)
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -167,11 +168,10 @@ class _Parser:
         self.need(")")
         return tuple(made)
 
-    def elements(
-        self, declared: tuple[Column, ...] | None
-    ) -> tuple[Stream, list[int], list[int]]:
+    def elements(self, declared: tuple[Column, ...] | None) -> tuple[Stream, list[int], list[int]]:
         raw: list[tuple[str, int, list[_RawPattern]]] = []
-        cuts, restarts = [], []
+        cuts: list[int] = []
+        restarts: list[int] = []
         while True:
             kind, text = self.token
             if self.accept("/") or self.accept("//"):
@@ -225,7 +225,9 @@ class _Parser:
             return _RawPattern("range", [_Raw("null", False), self.take("a value")])
         first = self.take("a value")
         if self.accept(".."):
-            last = self.take("a value") if self.token[0] in ("atom", "string") else _Raw("null", False)
+            last = (
+                self.take("a value") if self.token[0] in ("atom", "string") else _Raw("null", False)
+            )
             return _RawPattern("range", [first, last])
         return _RawPattern("value", [first])
 
@@ -248,7 +250,9 @@ def _infer(raw: Sequence[tuple[str, int, list[_RawPattern]]]) -> tuple[Column, .
             types = {DOUBLE}
         if len(types) > 1:
             listed = ", ".join(sorted(map(str, types)))
-            raise CaseError(f"column {name!r} mixes {listed}; declare its type: S({name} string): ...")
+            raise CaseError(
+                f"column {name!r} mixes {listed}; declare its type: S({name} string): ..."
+            )
         columns.append(Column(name, types.pop() if types else BIGINT))
     return tuple(columns)
 
@@ -314,7 +318,9 @@ def _cut(
     streams: dict[str, Stream], cuts: dict[str, list[int]], restarts: dict[str, list[int]]
 ) -> Lanes:
     numbers = {len(each) for each in cuts.values()}
-    if len(numbers) > 1 or any(each != restarts[next(iter(restarts))] for each in restarts.values()):
+    if len(numbers) > 1 or any(
+        each != restarts[next(iter(restarts))] for each in restarts.values()
+    ):
         raise CaseError("the lanes are cut differently; give each the same '/' and '//'")
     if numbers == {0}:
         return Lanes(streams)

@@ -50,7 +50,7 @@ def answers(query: Query, cases: Sequence[Tuples]) -> pa.Table:
 
 
 def changelogs(query: Query, cases: Sequence[Tuples]) -> pa.Table:
-    """The canonical changelogs: c, t, x0, x1, ..., n, where n is copies that come (or go, n < 0)."""
+    """The canonical changelogs: c, t, x0, x1, ..., n: that many copies come (or go, n < 0)."""
     columns = _list(query.columns)
     sql, parameters = _counted(query)
     text = f"""WITH answers AS MATERIALIZED (
@@ -119,8 +119,7 @@ def _instants_sql(query: Query, sources: Sequence[Source]) -> str:
 
 
 def _ets(window: Range) -> str:
-    span = window.span
-    return f"CASE WHEN ts > {NEVER - span} THEN {NEVER} ELSE ts + {span} END"
+    return f"CAST(least(CAST(ts AS HUGEINT) + {window.span}, {NEVER}) AS BIGINT)"
 
 
 def _list(columns: Sequence[Column], prefix: str = "") -> str:
@@ -290,11 +289,12 @@ class _Lifting:
         ]
         select = ", ".join(f"{name} AS x{at}" for at, name in enumerate(made))
         newest = "greatest(" + ", ".join(f"p{n}.ts" for n in range(len(names))) + ")"
-        text = f"SELECT p0.c, {newest} AS ts, {select} FROM {self.table[query.inputs[0][1].name]} AS p0"
+        tables = [self.table[source.name] for _, source in query.inputs]
+        text = f"SELECT p0.c, {newest} AS ts, {select} FROM {tables[0]} AS p0"
         for n in range(1, len(names)):
             same = [f"p{n}.c = p0.c"]
             same += [f"{names[n][name]} = {names[0][name]}" for name in query.on]
-            text += f"\nJOIN {self.table[query.inputs[n][1].name]} AS p{n} ON {' AND '.join(same)}"
+            text += f"\nJOIN {tables[n]} AS p{n} ON {' AND '.join(same)}"
         conditions = []
         for pair in query.within:
             first, second = place[pair.first], place[pair.second]

@@ -1,4 +1,4 @@
-"""The oracle, literally: put the live tuples into DuckDB, run the relational query, at each instant.
+"""The oracle, literally: the live tuples of an instant, and the plain relational query over them.
 
 One statement, run once per instant with `$t` bound to it. Every leaf of the query is the stream
 restricted to the tuples that are live at `$t`; all the rest is the SQL that anyone would write.

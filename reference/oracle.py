@@ -51,9 +51,7 @@ def changelogs(query: Query, cases: Sequence[Tuples]) -> list[list[Change]]:
     """The canonical changelogs of many cases of one query, in one statement."""
     table = lifted.changelogs(query, cases)
     rows = python_rows(table, query.columns, 2)
-    numbers, times, counts = (
-        table.column(at).to_pylist() for at in (0, 1, 2 + len(query.columns))
-    )
+    numbers, times, counts = (table.column(at).to_pylist() for at in (0, 1, 2 + len(query.columns)))
     found: list[list[Change]] = [[] for _ in cases]
     for number, ts, row, count in zip(numbers, times, rows, counts, strict=True):
         found[number] += [Change(ts, 1 if count > 0 else -1, row)] * abs(count)

@@ -70,7 +70,7 @@ class Query:
 
     def _set(self, columns: Iterable[Column], free: Iterable[str] = ()) -> None:
         made = tuple(columns)
-        with _about(self.op):
+        with _About(self.op):
             check_names([column.name for column in made])
         object.__setattr__(self, "columns", made)
         object.__setattr__(self, "free", frozenset(free))
@@ -80,13 +80,11 @@ class Query:
 
     def select(self, *names: str, **computed: object) -> Project:
         """Keep columns by name, add computed ones: `select("k", double=col("v") * 2)`."""
-        items = [(name, col(name)) for name in names]
+        items: list[tuple[str, Expr]] = [(name, col(name)) for name in names]
         items += [(name, lift(value)) for name, value in computed.items()]
         return Project(self, tuple(items))
 
-    def join(
-        self, *others: Query, on: str | Sequence[str] = (), theta: Expr | None = None
-    ) -> Join:
+    def join(self, *others: Query, on: str | Sequence[str] = (), theta: Expr | None = None) -> Join:
         return Join((self, *others), _names(on), theta)
 
     def union(self, other: Query) -> Union:
@@ -120,7 +118,7 @@ class Windowed(Query):
             raise QueryError(f"{self.window!r} is not a window; use Range, Rows or Unbounded")
         if isinstance(self.window, Rows):
             for name in (*self.window.partition_by, *self.window.order_by):
-                with _about(f"window over {self.source.name!r}"):
+                with _About(f"window over {self.source.name!r}"):
                     column_named(self.source.columns, name)
         self._set(self.source.columns)
 
@@ -161,7 +159,7 @@ class Project(Query):
             raise QueryError("project: name at least one column")
         made = []
         for name, expr in self.items:
-            with _about(f"project {name!r}"):
+            with _About(f"project {name!r}"):
                 made.append(Column(name, expr.type_in(self.input.columns)))
             _refuse_free(self.input, columns_in(expr), "project")
         self._set(made)
@@ -187,11 +185,15 @@ class Join(Query):
     def __post_init__(self) -> None:
         if len(self.inputs) < 2:
             raise QueryError(f"join: give at least two inputs, not {len(self.inputs)}")
-        made = _joined_columns([(i.columns, f"input {n}") for n, i in enumerate(self.inputs)], self.on)
+        made = _joined_columns(
+            [(i.columns, f"input {n}") for n, i in enumerate(self.inputs)], self.on
+        )
         if self.theta is not None:
             _check_predicate(self.theta, made, "join")
         elif not self.on:
-            raise QueryError("join: give on= columns or a theta= predicate (lit(True) for all pairs)")
+            raise QueryError(
+                "join: give on= columns or a theta= predicate (lit(True) for all pairs)"
+            )
         for child in self.inputs:
             _refuse_any_free(child, "join")
         self._set(made)
@@ -257,7 +259,7 @@ class Distinct(Query):
     columns: tuple[Column, ...] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        with _about("distinct"):
+        with _About("distinct"):
             for name in self.on:
                 column_named(self.input.columns, name)
             check_names(self.on)
@@ -286,7 +288,7 @@ class GroupBy(Query):
     def __post_init__(self) -> None:
         if not self.keys and not self.aggregates:
             raise QueryError("group_by: give at least one key or one aggregate")
-        with _about("group_by"):
+        with _About("group_by"):
             made = [column_named(self.input.columns, key) for key in self.keys]
             for aggregate in self.aggregates:
                 made.append(Column(aggregate.name, aggregate.type_in(self.input.columns)))
@@ -328,7 +330,9 @@ class WindowJoin(Query):
     def __post_init__(self) -> None:
         aliases = [alias for alias, _ in self.inputs]
         if len(aliases) < 2 or len(set(aliases)) < len(aliases):
-            raise QueryError(f"window_join: give two or more inputs with different names: {aliases}")
+            raise QueryError(
+                f"window_join: give two or more inputs with different names: {aliases}"
+            )
         seen = set()
         for constraint in self.within:
             self._check(constraint, aliases)
@@ -336,7 +340,9 @@ class WindowJoin(Query):
             if pair in seen:
                 raise QueryError(f"window_join: the pair {sorted(pair)} has two windows; keep one")
             seen.add(pair)
-        made = _joined_columns([(s.columns, f"input {alias!r}") for alias, s in self.inputs], self.on)
+        made = _joined_columns(
+            [(s.columns, f"input {alias!r}") for alias, s in self.inputs], self.on
+        )
         if self.theta is not None:
             _check_predicate(self.theta, made, "window_join")
         self._set(made)
@@ -404,7 +410,7 @@ def appendable(query: Query) -> bool:
 # --- checks ---------------------------------------------------------------------------------------
 
 
-class _about:
+class _About:
     """Prefix a QueryError raised inside with the operator it is about."""
 
     def __init__(self, what: str) -> None:
@@ -423,7 +429,7 @@ def _names(on: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _check_predicate(predicate: Expr, available: Sequence[Column], what: str) -> None:
-    with _about(what):
+    with _About(what):
         type_ = predicate.type_in(available)
     if type_ != BOOLEAN:
         raise QueryError(f"{what}: the predicate {predicate} is a {type_}, not a boolean")
@@ -436,7 +442,7 @@ def _joined_columns(
     for name in on:
         types: dict[str, Type] = {}
         for available, label in inputs:
-            with _about(f"join on {name!r}, {label}"):
+            with _About(f"join on {name!r}, {label}"):
                 types[label] = column_named(available, name).type
         if len(set(types.values())) > 1:
             listed = ", ".join(f"{label} has {type_}" for label, type_ in types.items())
@@ -477,22 +483,27 @@ def count(arg: str | Expr | None = None) -> Callable[[str], Aggregate]:
 
 
 def sum_(arg: str | Expr) -> Callable[[str], Aggregate]:
+    """The sum; NULL over no value."""
     return _maker("sum", arg)
 
 
 def avg(arg: str | Expr) -> Callable[[str], Aggregate]:
+    """The mean, a double; NULL over no value."""
     return _maker("avg", arg)
 
 
 def min_(arg: str | Expr) -> Callable[[str], Aggregate]:
+    """The smallest value; NULL over none."""
     return _maker("min", arg)
 
 
 def max_(arg: str | Expr) -> Callable[[str], Aggregate]:
+    """The largest value; NULL over none. NaN is the largest double."""
     return _maker("max", arg)
 
 
 def median(arg: str | Expr) -> Callable[[str], Aggregate]:
+    """The median, a double: the mean of the middle two where the number is even."""
     return _maker("median", arg)
 
 

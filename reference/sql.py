@@ -14,6 +14,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+from duckdb.func import FunctionNullHandling
 
 from reference.aggregates import BUILT_IN, Aggregate, user_function
 from reference.expressions import ARITHMETIC, Call, Col, Expr, Lit
@@ -160,7 +161,11 @@ class Database(threading.local):
             return made.function(bag)
 
         self.connection.create_function(
-            label, call, [_bag_type(made.takes)], made.result.sql, null_handling="special"
+            label,
+            call,
+            [_bag_type(made.takes)],
+            made.result.sql,
+            null_handling=FunctionNullHandling.SPECIAL,
         )
         self._functions[label] = made
 
@@ -217,4 +222,5 @@ def python_rows(table: pa.Table, columns: Sequence[Column], first: int) -> list[
 
 
 def indented(text: str) -> str:
+    """The text, two columns further in."""
     return textwrap.indent(text, "  ")

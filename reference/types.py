@@ -144,7 +144,7 @@ class Type:
         shifted = value.scaleb(self.scale, _WIDE)
         if shifted != shifted.to_integral_value():
             return f"{value} has more than {self.scale} decimal places"
-        if abs(shifted) >= 10**self.precision:
+        if shifted.copy_abs() >= 10**self.precision:
             return f"{value} does not fit {self}"
         return None
 
@@ -251,6 +251,7 @@ def normal(value: Value) -> Value:
 
 
 def normal_row(row: Sequence[Value]) -> Row:
+    """A row of normal values."""
     return tuple(normal(value) for value in row)
 
 

@@ -37,7 +37,9 @@ bounds="[]" for tuples that live one instant
 
     def __post_init__(self) -> None:
         if self.bounds not in ("[)", "[]"):
-            raise QueryError(f'window bounds {self.bounds!r}: use "[)" (half open) or "[]" (closed)')
+            raise QueryError(
+                f'window bounds {self.bounds!r}: use "[)" (half open) or "[]" (closed)'
+            )
         if self.length == 0 and not isinstance(self.length, bool) and self.bounds == "[)":
             raise QueryError(
                 "Range(0) can hold nothing; use a length of at least 1, or "
@@ -76,7 +78,9 @@ class Rows:
 
     def __post_init__(self) -> None:
         if not _whole(self.count, 1):
-            raise QueryError(f"Rows({self.count!r}): the number of rows is a whole number, 1 or more")
+            raise QueryError(
+                f"Rows({self.count!r}): the number of rows is a whole number, 1 or more"
+            )
         for label in ("partition_by", "order_by"):
             names = getattr(self, label)
             names = (names,) if isinstance(names, str) else tuple(names)
