@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from reference.aggregates import Aggregate
 from reference.case import AppendRow, Case, Change
-from reference.clock import is_instant
+from reference.clock import NEVER, is_instant
 from reference.errors import CaseError, QueryError
 from reference.expressions import Call, Col, Expr, Lit
 from reference.query import (
@@ -300,6 +300,8 @@ def case_from_json(data: Json) -> Case:
             "$schema", "name", "source", "description", "output", "steps", "restarts", "expected",
         ),
     )  # fmt: skip
+    if reader.has("$schema"):
+        reader.at("$schema").text()
     if reader.value["format"] != FORMAT:
         raise reader.at("format").fail(
             f"format {_shown(reader.value['format'])} is not known; this version reads {FORMAT!r}"
@@ -322,7 +324,8 @@ def case_from_json(data: Json) -> Case:
         restarts = tuple(item.whole() for item in reader.at("restarts").items())
     expected: tuple[Change | AppendRow, ...] | None = None
     if reader.has("expected"):
-        expected = tuple(_expected(item, query) for item in reader.at("expected").items())
+        append = texts.get("output") == "append"
+        expected = tuple(_expected(item, query, append) for item in reader.at("expected").items())
     return reader.built(lambda: Case(streams, query, steps, restarts, expected=expected, **texts))
 
 
@@ -362,6 +365,21 @@ def _value(reader: _Reader, column: Column) -> Any:
         return reader.typed(column.type)
     except CaseError as error:
         raise CaseError(f"column {column.name!r}: {error.message}", error.place) from None
+
+
+def row_from_json(data: Json, columns: Sequence[Column], place: str = "row") -> Row:
+    """A row from a JSON array; raises CaseError with the place of the first mistake."""
+    return _row(_Reader(data, place), columns)
+
+
+def element_to_json(element: Element, columns: Sequence[Column]) -> dict[str, Json]:
+    """An element of a stream as plain JSON data."""
+    return _element_to_json(element, columns)
+
+
+def element_from_json(data: Json, columns: Sequence[Column], place: str = "element") -> Element:
+    """An element from JSON data; raises CaseError with the place of the first mistake."""
+    return _element(_Reader(data, place), columns)
 
 
 def _check_width(reader: _Reader, columns: Sequence[Column], noun: str) -> None:
@@ -551,16 +569,18 @@ def _expr(reader: _Reader) -> Expr:
     raise reader.fail("an expression is an object with col, lit or call")
 
 
-def _expected(reader: _Reader, query: Query) -> Change | AppendRow:
-    if reader.has("ets"):
+def _expected(reader: _Reader, query: Query, append: bool) -> Change | AppendRow:
+    if append:
         reader.object("ts", "ets", "row")
-        row = _row(reader.at("row"), query.columns)
-        return AppendRow(reader.at("ts").time(), reader.at("ets").whole(), row)
+        ets = reader.at("ets").whole()
+        if ets != NEVER:
+            reader.at("ets").time()
+        return AppendRow(reader.at("ts").time(), ets, _row(reader.at("row"), query.columns))
     reader.object("ts", "sign", "row")
-    sign = reader.at("sign").whole()
-    if sign not in (1, -1):
-        raise reader.at("sign").fail(f"a sign is 1 or -1, not {sign}")
-    return Change(reader.at("ts").time(), sign, _row(reader.at("row"), query.columns))
+    sign = reader.at("sign")
+    if isinstance(sign.value, bool) or sign.value not in (1, -1):
+        raise sign.fail(f"a sign is 1 or -1, not {_shown(sign.value)}")
+    return Change(reader.at("ts").time(), int(sign.value), _row(reader.at("row"), query.columns))
 
 
 # --- files ----------------------------------------------------------------------------------------

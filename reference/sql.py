@@ -7,6 +7,7 @@ form). What follows is shared by both forms of the oracle; how relations are bui
 from __future__ import annotations
 
 import atexit
+import tempfile
 import textwrap
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -128,6 +129,11 @@ class Database(threading.local):
         if self._connection is None:
             self._connection = duckdb.connect(":memory:")
             self._connection.execute("SET preserve_insertion_order = false")
+            # What does not fit into memory goes where temporary files go, not into the user's folder.
+            self._connection.execute("SET temp_directory = $1", [tempfile.gettempdir()])
+            # Joins run as written: the optimiser, which cannot know how few rows share a case and
+            # an instant, would combine the tuples of all cases on their keys first.
+            self._connection.execute("SET disabled_optimizers = 'join_order'")
             atexit.register(self.close)
         return self._connection
 
