@@ -14,7 +14,9 @@ BENCHMARKS: dict[str, Callable[[], None]] = {"oracle": oracle.main}
 def main(names: Sequence[str]) -> int:
     unknown = [name for name in names if name not in BENCHMARKS]
     if unknown:
-        print(f"unknown benchmark {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}", file=sys.stderr)
+        print(
+            f"unknown benchmark {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}", file=sys.stderr
+        )
         return 2
     print(describe_machine())
     for name in names or BENCHMARKS:

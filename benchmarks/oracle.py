@@ -62,9 +62,9 @@ def main() -> None:
             f"{rate / literal_rate:>7,.0f}  ratio >= 100, lifted >= 100,000/s"
         )
     print(f"\n{'query':<16} seconds for 500, 1000, 2000, 4000 cases        log-log slope")
+    sizes = [500, 1000, 2000, 4000]
+    many = make_cases(sizes[-1])
     for name, query in queries().items():
-        sizes = [500, 1000, 2000, 4000]
-        many = make_cases(sizes[-1])
         times = [
             min(timed(lambda q=query, n=n: lifted.answers(q, many[:n]))[0] for _ in range(3))
             for n in sizes

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from reference.errors import CaseError
+from reference.errors import CaseError, QueryError
 from reference.query import Query, appendable
-from reference.streams import Element, Stream
+from reference.streams import Element, Stream, check_names
 from reference.types import Row
 
 OUTPUTS = ("changelog", "append")
@@ -52,6 +52,10 @@ class Case:
     """The stored right answer, if any. Adapters never see it."""
 
     def __post_init__(self) -> None:
+        try:
+            check_names(list(self.streams), "stream")
+        except QueryError as error:
+            raise CaseError(str(error), "streams") from None
         for source in self.query.sources:
             stream = self.streams.get(source.name)
             if stream is None:

@@ -622,7 +622,14 @@ def _parse(text: str) -> Json:
     def no_constant(name: str) -> Json:
         raise CaseError(f'{name} is not JSON; write it as the string "{name}"')
 
-    return json.loads(text, object_pairs_hook=no_duplicates, parse_constant=no_constant)
+    def whole(digits: str) -> int:
+        if len(digits) > 400:
+            raise CaseError(f"a number has too many digits ({len(digits)}); shorten it")
+        return int(digits)
+
+    return json.loads(
+        text, object_pairs_hook=no_duplicates, parse_constant=no_constant, parse_int=whole
+    )
 
 
 def dump_case(case: Case) -> str:

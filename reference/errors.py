@@ -4,7 +4,19 @@ from __future__ import annotations
 
 
 class TickproofError(Exception):
-    """Base of every error this project raises on purpose."""
+    """Base of every error this project raises on purpose. Its message is one line."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
+
+
+def one_line(text: str) -> str:
+    r"""The text with line breaks and all else that does not print written as escapes.
+
+    >>> print(one_line("a\nb"))
+    a\nb
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 class QueryError(TickproofError):

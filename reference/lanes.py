@@ -43,13 +43,14 @@ from reference.streams import (
 from reference.types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, Type, Value
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
 _RESERVED = {"null", "true", "false", "NaN", "Infinity"}
 _DEFAULT = (Column("v", BIGINT),)
 
 _TOKEN = re.compile(
     r"""\s*(?:
       (?P<string>"(?:[^"\\]|\\.)*")
-    | (?P<atom>-?(?:Infinity|\d{4}-\d{2}-\d{2}|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)
+    | (?P<atom>-?(?:Infinity\b|\d{4}-\d{2}-\d{2}|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)
               |[A-Za-z_][A-Za-z0-9_]*)
     | (?P<mark>\.\.|//|[/|:()@,!~{}*])
     )""",
@@ -94,7 +95,9 @@ class _Parser:
         while at < len(text.rstrip()):
             match = _TOKEN.match(text, at)
             if match is None:
-                raise CaseError(f"cannot read {text[at:].strip()[:10]!r}", f"column {at + 1}")
+                rest = text[at:].lstrip()
+                place = len(text) - len(rest) + 1
+                raise CaseError(f"cannot read {rest.rstrip()[:10]!r}", f"column {place}")
             kind = str(match.lastgroup)
             self.tokens.append((kind, match[kind], match.start(kind)))
             at = match.end()
@@ -127,8 +130,12 @@ class _Parser:
         kind, text = self.token
         if kind not in ("string", "atom"):
             raise self.fail(wanted)
+        try:
+            taken = _Raw(json.loads(text), True) if kind == "string" else _Raw(text, False)
+        except ValueError:
+            raise self.fail("a string as JSON writes it") from None
         self.next += 1
-        return _Raw(json.loads(text), True) if kind == "string" else _Raw(text, False)
+        return taken
 
     # the grammar
 
@@ -277,7 +284,7 @@ def _value(raw: _Raw, column: Column) -> Value:
     text: object = raw.text
     if not raw.quoted and column.type == BOOLEAN and text in ("true", "false"):
         text = text == "true"
-    elif not raw.quoted and column.type == DOUBLE and not _WORD.fullmatch(raw.text.lstrip("-")):
+    elif not raw.quoted and column.type == DOUBLE and _NUMBER.fullmatch(raw.text):
         text = float(raw.text)
     try:
         return column.type.from_json(text)

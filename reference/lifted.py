@@ -115,7 +115,7 @@ def _instants_sql(query: Query, sources: Sequence[Source]) -> str:
                 parts.append(f"SELECT c, {ets} AS t FROM {table} WHERE {ets} < {NEVER}")
         elif isinstance(node, WindowJoin):
             parts += [f"SELECT c, ts AS t FROM s{sources.index(s)}" for _, s in node.inputs]
-    return " UNION ".join(parts)
+    return f"SELECT DISTINCT c, t FROM ({' UNION ALL '.join(parts)})"
 
 
 def _ets(window: Range) -> str:

@@ -34,8 +34,7 @@ class Source:
     columns: tuple[Column, ...]
 
     def __init__(self, name: str, *specs: str | Column) -> None:
-        if not isinstance(name, str) or not name:
-            raise QueryError(f"stream name {name!r}: use a non-empty string")
+        check_names([name], "stream")
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "columns", make_columns(*specs))
 
@@ -63,6 +62,7 @@ class Query:
             for source in node._own_sources():
                 if found.setdefault(source.name, source) != source:
                     raise QueryError(f"stream {source.name!r} is used with different columns")
+        check_names(list(found), "stream")
         return tuple(found.values())
 
     def _own_sources(self) -> tuple[Source, ...]:

@@ -7,8 +7,8 @@ form). What follows is shared by both forms of the oracle; how relations are bui
 from __future__ import annotations
 
 import atexit
+import re
 import tempfile
-import textwrap
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -129,7 +129,7 @@ class Database(threading.local):
         if self._connection is None:
             self._connection = duckdb.connect(":memory:")
             self._connection.execute("SET preserve_insertion_order = false")
-            # What does not fit into memory goes where temporary files go, not into the user's folder.
+            # What does not fit into memory goes with the temporary files, not into this folder.
             self._connection.execute("SET temp_directory = $1", [tempfile.gettempdir()])
             # Joins run as written: the optimiser, which cannot know how few rows share a case and
             # an instant, would combine the tuples of all cases on their keys first.
@@ -227,6 +227,9 @@ def python_rows(table: pa.Table, columns: Sequence[Column], first: int) -> list[
     return list(zip(*lists, strict=True)) if lists else []
 
 
+_QUOTED_OR_NEWLINE = re.compile(r'"(?:[^"]|"")*"|\n')
+
+
 def indented(text: str) -> str:
-    """The text, two columns further in."""
-    return textwrap.indent(text, "  ")
+    """The text, two columns further in; a line break inside a quoted name stays as it is."""
+    return "  " + _QUOTED_OR_NEWLINE.sub(lambda m: "\n  " if m[0] == "\n" else m[0], text)

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from reference.clock import is_instant
 from reference.errors import CaseError, QueryError
-from reference.types import Row, Type, Value, normal, sort_key
+from reference.types import STRING, Row, Type, Value, normal, sort_key
 
 
 @dataclass(frozen=True)
@@ -40,20 +40,20 @@ def columns(*specs: str | Column, **typed: str | Type) -> tuple[Column, ...]:
     return tuple(made)
 
 
-def check_names(names: Sequence[str]) -> None:
+def check_names(names: Sequence[str], what: str = "column") -> None:
     """Refuse what neither Spark nor DuckDB could keep apart.
 
     Both fold case, so `k` and `K` would be one column there.
     """
     seen: dict[str, str] = {}
     for name in names:
-        if not isinstance(name, str) or not name or "\x00" in name:
-            raise QueryError(f"column name {name!r}: use a non-empty string without NUL characters")
+        if not isinstance(name, str) or not name or "\x00" in name or STRING.refusal(name):
+            raise QueryError(f"{what} name {name!r}: use non-empty text without NUL characters")
         folded = name.lower()
         if folded in seen:
             other = seen[folded]
-            what = "twice" if other == name else f"beside {other!r}, which differs in case only"
-            raise QueryError(f"column name {name!r} stands {what}; rename one of them")
+            how = "twice" if other == name else f"beside {other!r}, which differs in case only"
+            raise QueryError(f"{what} name {name!r} stands {how}; rename one of them")
         seen[folded] = name
 
 

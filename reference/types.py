@@ -141,10 +141,10 @@ class Type:
     def _decimal_refusal(self, value: Value) -> str | None:
         if not isinstance(value, decimal.Decimal) or not value.is_finite():
             return f"{value!r} is not a finite Decimal"
-        shifted = value.scaleb(self.scale, _WIDE)
-        if shifted != shifted.to_integral_value():
+        digits, beyond = value.as_tuple().digits, -int(value.as_tuple().exponent) - self.scale
+        if beyond > 0 and any(digits[-beyond:]):
             return f"{value} has more than {self.scale} decimal places"
-        if shifted.copy_abs() >= 10**self.precision:
+        if value and value.adjusted() >= self.precision - self.scale:
             return f"{value} does not fit {self}"
         return None
 
@@ -176,7 +176,10 @@ class Type:
             return integer_from_json(raw)
         if self.kind == "double":
             if isinstance(raw, int) and not isinstance(raw, bool):
-                return float(raw)
+                try:
+                    return float(raw)
+                except OverflowError:
+                    raise ValueError("the number is too large for a double") from None
             if isinstance(raw, str) and raw in _NON_FINITE:
                 return _NON_FINITE[raw]
             return raw

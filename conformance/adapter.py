@@ -1,0 +1,105 @@
+"""The adapter protocol: how an implementation under test is run.
+
+An adapter says what it claims, takes cases, and returns one run per case. It never sees what is
+expected. What it does not claim is reported as "not claimed", never as passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import pyarrow as pa
+
+from conformance.run import LEVELS, Failure, Run
+from reference.aggregates import BUILT_IN
+from reference.case import OUTPUTS, Case
+from reference.query import OPERATORS, GroupBy, Query, Windowed, walk
+from reference.streams import StreamTuple
+
+WINDOWS = ("range", "rows", "unbounded")
+TYPES = ("integer", "bigint", "double", "decimal", "string", "boolean", "timestamp", "date")
+
+Tuples = Mapping[str, Sequence[StreamTuple]]
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What an implementation says it can do; everything, unless it says less."""
+
+    operators: frozenset[str] = frozenset(OPERATORS)
+    windows: frozenset[str] = frozenset(WINDOWS)
+    types: frozenset[str] = frozenset(TYPES)
+    aggregates: frozenset[str] | None = None
+    """None claims all of them, user functions too."""
+    outputs: frozenset[str] = frozenset(OUTPUTS)
+    levels: frozenset[str] = frozenset(LEVELS)
+    punctuations: bool = True
+    """Whether it makes use of punctuations; if not, it is given streams without any."""
+
+    def refusal(self, case: Case) -> str | None:
+        """What in a case is beyond the claims, or None if it is within them."""
+        if case.output not in self.outputs:
+            return f"{case.output} output"
+        return self.query_refusal(case.query)
+
+    def query_refusal(self, query: Query) -> str | None:
+        """What in a query is beyond the claims, or None."""
+        for node in walk(query):
+            if node.op not in self.operators:
+                return node.op
+            if isinstance(node, Windowed) and window_kind(node) not in self.windows:
+                return f"{window_kind(node)} windows"
+            if isinstance(node, GroupBy) and self.aggregates is not None:
+                for item in node.aggregates:
+                    if item.function not in self.aggregates:
+                        return f"aggregate {item.function}"
+            for column in node.columns:
+                if column.type.kind not in self.types:
+                    return f"type {column.type.kind}"
+        return None
+
+
+def window_kind(node: Windowed) -> str:
+    """The kind of window as claims name it."""
+    return type(node.window).__name__.lower()
+
+
+class Adapter(Protocol):
+    """An implementation under test."""
+
+    name: str
+
+    @property
+    def claims(self) -> Claims:
+        """What it says it can do."""
+        ...
+
+    def run(self, cases: Sequence[Case]) -> Iterable[Run | Failure]:
+        """Run each case and report it, in the order given."""
+        ...
+
+    def versions(self) -> Mapping[str, str]:
+        """What ran: names and versions, for the report."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything that was started."""
+        ...
+
+
+@runtime_checkable
+class BulkAdapter(Protocol):
+    """An adapter that can also answer thousands of small cases of one query in one go."""
+
+    def changelogs(self, query: Query, cases: Sequence[Tuples]) -> pa.Table:
+        """The changelogs of all cases after one step with an infinite watermark.
+
+        Columns `c` (number of the case), `t` (instant), `x0`, `x1`, ... (the row), `n` (copies
+        that come, or go if negative); entries may repeat and cancel.
+        """
+        ...
+
+
+__all__ = ["BUILT_IN", "Adapter", "BulkAdapter", "Claims", "Tuples", "window_kind"]

@@ -1,0 +1,94 @@
+"""Adapters by name: one small language for "what to check".
+
+| name | what it is |
+|---|---|
+| `reference` | the oracle, replayed; it must pass, or the suite is broken |
+| `in-process` | this project's operators, without Spark |
+| `spark-batch` | this project's operators on Spark DataFrames |
+| `python:package.module:Class` | your adapter, in Python |
+| any other | an entry point of the group `tickproof.adapters` |
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.metadata import entry_points
+
+import pyarrow as pa
+
+from conformance.adapter import Adapter, Claims
+from conformance.replay import replay
+from conformance.run import Failure, Run
+from reference import lifted
+from reference.case import Case
+from reference.errors import TickproofError
+from reference.oracle import Tuples
+from reference.query import Query
+
+GROUP = "tickproof.adapters"
+
+
+class AdapterError(TickproofError):
+    """An adapter that cannot be found or started."""
+
+
+class ReferenceAdapter:
+    """The oracle's own answers, replayed step by step."""
+
+    name = "reference"
+    claims = Claims()
+
+    def run(self, cases: Sequence[Case]) -> Iterable[Run | Failure]:
+        return (replay(case) for case in cases)
+
+    def changelogs(self, query: Query, cases: Sequence[Tuples]) -> pa.Table:
+        return lifted.changelogs(query, cases)
+
+    def versions(self) -> Mapping[str, str]:
+        return {}
+
+    def close(self) -> None:
+        return None
+
+
+BUILT_IN: dict[str, str] = {
+    "reference": "conformance.adapters:ReferenceAdapter",
+    "in-process": "conformance.own_engines:InProcess",
+    "spark-batch": "conformance.spark_engines:SparkBatch",
+}
+
+
+def adapter_names() -> dict[str, str]:
+    """Every adapter that a plain name can open, and the class behind it."""
+    found = dict(BUILT_IN)
+    found |= {entry.name: entry.value for entry in entry_points(group=GROUP)}
+    return found
+
+
+def open_adapter(name: str) -> Adapter:
+    """Start the adapter of that name; raises AdapterError that says what is wrong."""
+    if name.startswith("python:"):
+        return _load(name.removeprefix("python:"), name)()
+    known = adapter_names()
+    if name not in known:
+        listed = ", ".join(known)
+        raise AdapterError(
+            f"unknown adapter {name!r}; use one of {listed}, or python:package.module:Class"
+        )
+    return _load(known[name], name)()
+
+
+def _load(target: str, name: str) -> Callable[[], Adapter]:
+    module_name, _, attribute = target.partition(":")
+    if not attribute:
+        raise AdapterError(f"adapter {name!r}: write it as python:package.module:Class")
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise AdapterError(f"adapter {name!r}: cannot import {module_name} ({error})") from error
+    try:
+        made: Callable[[], Adapter] = getattr(module, attribute)
+    except AttributeError:
+        raise AdapterError(f"adapter {name!r}: {module_name} has no {attribute!r}") from None
+    return made

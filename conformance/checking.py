@@ -1,0 +1,199 @@
+"""The work behind `tickproof check`: progress, the table, the failures, the report files."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from conformance.adapters import open_adapter
+from conformance.catalogue import find_case
+from conformance.check import DEFAULT_CASES, DEFAULT_SEED, check, check_cases
+from conformance.report import Report, Tally, Violation, combined_json
+from conformance.run import LEVELS
+from conformance.terminal import show
+from conformance.timeline import timeline
+from reference.caseformat import dump_case
+from reference.errors import CaseError
+from reference.query import OPERATORS
+
+DEFAULT_ADAPTERS = ("in-process", "spark-batch")
+
+
+@dataclass(frozen=True)
+class CheckWish:
+    """What is asked of `check`."""
+
+    adapters: tuple[str, ...] = DEFAULT_ADAPTERS
+    cases: int = DEFAULT_CASES
+    seed: int = DEFAULT_SEED
+    operators: tuple[str, ...] = ()
+    levels: tuple[str, ...] = ()
+    case: str | None = None
+    json: Path | None = None
+    junit: Path | None = None
+    failures: Path = Path("tickproof-failures")
+    quiet: bool = False
+
+
+def run_checks(wish: CheckWish, console: Console) -> bool:
+    """Check every adapter that was asked for; whether all of them conform."""
+    reports = [_checked(name, wish, console) for name in wish.adapters]
+    if not wish.quiet:
+        for report in reports:
+            _show(report, console)
+    for report in reports:
+        _show_violations(report, wish, console)
+    _write(wish.json, lambda: json.dumps(combined_json(reports), indent=2) + "\n")
+    _write(wish.junit, lambda: junit(reports))
+    for report in reports:
+        verdict = "conforms" if report.conforms else "does not conform"
+        console.print(
+            f"{report.adapter} {verdict}: {report.cases:,} cases in {report.seconds:.1f} s "
+            f"({report.cases / max(report.seconds, 1e-9):,.0f} a second), seed {report.seed}",
+            highlight=False,
+        )
+    return all(report.conforms for report in reports)
+
+
+def _checked(name: str, wish: CheckWish, console: Console) -> Report:
+    if wish.case is not None:
+        adapter = open_adapter(name)
+        try:
+            return check_cases(adapter, [find_case(wish.case)], wish.levels)
+        finally:
+            adapter.close()
+    with Progress(
+        TextColumn("{task.fields[adapter]}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[operator]:<12} {task.fields[rate]:>9}"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=wish.quiet or not console.is_terminal,
+    ) as progress:
+        task = progress.add_task("", total=wish.cases, adapter=name, operator="", rate="")
+
+        def watch(operator: str, done: int, total: int) -> None:
+            elapsed = progress.tasks[task].elapsed or 0.0
+            rate = f"{done / elapsed:,.0f}/s" if elapsed and done else ""
+            progress.update(task, completed=min(done, total), operator=operator, rate=rate)
+
+        return check(
+            name,
+            cases=wish.cases,
+            seed=wish.seed,
+            operators=wish.operators,
+            levels=wish.levels,
+            watch=watch,
+        )
+
+
+def _show(report: Report, console: Console) -> None:
+    table = Table(
+        title=f"{report.adapter}: passed of checked, by operator and level", title_justify="left"
+    )
+    table.add_column("operator")
+    for level in LEVELS:
+        table.add_column(level, justify="right")
+    for operator in [*OPERATORS, *sorted(set(report.operators) - set(OPERATORS))]:
+        levels = report.operators.get(operator)
+        if levels is None:
+            continue
+        table.add_row(operator, *(_cell(levels.get(level)) for level in LEVELS))
+    console.print(table)
+    for reason, cases in sorted(report.not_claimed.items()):
+        console.print(f"  not claimed: {reason} ({cases:,} cases)", highlight=False)
+
+
+def _cell(tally: Tally | None) -> Text:
+    if tally is None:
+        return Text("-", style="dim")
+    if tally.passed == tally.checked:
+        return Text(f"{tally.checked:,}", style="green")
+    return Text(f"{tally.passed:,} of {tally.checked:,}", style="bold red")
+
+
+def _show_violations(report: Report, wish: CheckWish, console: Console) -> None:
+    for number, violation in enumerate(report.violations):
+        path = _saved(violation, wish)
+        repeat = f"tickproof check {shlex.quote(report.adapter)} --case {shlex.quote(str(path))}"
+        report.violations[number] = replace(violation, repeat=repeat)
+        verdict = violation.verdict
+        console.print()
+        console.print(
+            Text(
+                f"{report.adapter}: {violation.operator} is not {verdict.level}", style="bold red"
+            ),
+            Text(f"({violation.alike:,} cases like this; the smallest is shown)"),
+        )
+        instants = [] if verdict.instant is None else [verdict.instant]
+        show(timeline(violation.case, marked=instants), console)
+        console.print(Text(verdict.why))
+        console.print(f"To run exactly this case again:  {repeat}", highlight=False, soft_wrap=True)
+
+
+def _saved(violation: Violation, wish: CheckWish) -> Path:
+    path = wish.failures / f"{violation.case.name}.json"
+    _write(path, lambda: dump_case(violation.case))
+    return path
+
+
+def _write(path: Path | None, text: Callable[[], str]) -> None:
+    if path is None:
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text(), encoding="utf-8")
+    except OSError as error:
+        reason = error.strerror or error
+        raise CaseError(f"{path}: cannot be written ({reason}); choose another file") from None
+
+
+def junit(reports: Sequence[Report]) -> str:
+    """The reports as JUnit XML: one test for each operator and level."""
+    root = ElementTree.Element("testsuites")
+    for report in reports:
+        suite = ElementTree.SubElement(
+            root, "testsuite", name=f"tickproof {report.adapter}", time=f"{report.seconds:.3f}"
+        )
+        failures = 0
+        for operator, levels in sorted(report.operators.items()):
+            for level, tally in levels.items():
+                test = ElementTree.SubElement(
+                    suite,
+                    "testcase",
+                    classname=f"tickproof.{report.adapter}.{operator}",
+                    name=level,
+                )
+                if tally.passed < tally.checked:
+                    failures += 1
+                    why = _why(report, operator, level)
+                    message = f"{tally.checked - tally.passed} of {tally.checked} cases fail"
+                    ElementTree.SubElement(test, "failure", message=message).text = why
+        suite.set("tests", str(len(suite)))
+        suite.set("failures", str(failures))
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _why(report: Report, operator: str, level: str) -> str:
+    for violation in report.violations:
+        if violation.operator == operator and violation.verdict.level == level:
+            return f"{violation.verdict.why}\n{violation.to_json()['lanes']}\n{violation.repeat}"
+    return ""

@@ -1,0 +1,60 @@
+"""Adapters for this project's own operators: without Spark, and on Spark in batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+import pyarrow as pa
+
+from conformance.adapter import Claims
+from conformance.run import Failure, Run, StepReport
+from conformance.versions import installed_version
+from reference.case import AppendRow, Case, Change
+from reference.oracle import Tuples
+from reference.query import Query
+from reference.streams import StreamTuple
+from spark_impl.bulk import run_many
+from spark_impl.inprocess import StepResult, run_cases
+
+
+class InProcess:
+    """The step functions, driven without Spark."""
+
+    name = "in-process"
+    claims = Claims(levels=frozenset({"final", "prompt", "lean", "durable"}), punctuations=False)
+
+    def run(self, cases: Sequence[Case]) -> Iterator[Run | Failure]:
+        for _, group in groupby(cases, key=lambda case: (case.query, case.output)):
+            yield from self._together(list(group))
+
+    def _together(self, cases: Sequence[Case]) -> Iterator[Run]:
+        plain = run_cases([replace(case, restarts=()) for case in cases])
+        again = run_cases(cases) if any(case.restarts for case in cases) else plain
+        for case, steps, restarted in zip(cases, plain, again, strict=True):
+            after = (Run(_reports(restarted)),) if case.restarts else ()
+            yield Run(_reports(steps), "element", after)
+
+    def changelogs(self, query: Query, cases: Sequence[Tuples]) -> pa.Table:
+        made = run_many(query, cases)
+        return made.rename_columns({"case": "c", "ts": "t", "count": "n"})
+
+    def versions(self) -> Mapping[str, str]:
+        return {name: installed_version(name) for name in ("pyarrow", "numpy", "pandas")}
+
+    def close(self) -> None:
+        return None
+
+
+def _reports(steps: Iterable[StepResult]) -> list[StepReport]:
+    return [
+        StepReport(
+            [Change(*entry) for entry in step.changes],
+            [AppendRow(*row) for row in step.appended],
+            step.watermark,
+            (),
+            {name: [StreamTuple(*held) for held in rows] for name, rows in step.held.items()},
+        )
+        for step in steps
+    ]

@@ -1,0 +1,198 @@
+"""The levels that rest on promises: punctual and lean.
+
+What is sound, and what may be held, comes from `reference.promises`. Where its rules do not reach
+(a tree of several operators), an output punctuation is still judged for soundness on what the run
+did, but not for promptness; and all that is not expired may be held.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from conformance.run import Run, StepReport
+from reference.case import Case
+from reference.clock import NEVER
+from reference.promises import OutputPunctuation, Undecided, sound
+from reference.promises import allowed_state as allowed_by_leaf
+from reference.streams import Constant, Pattern, Punctuation, StreamTuple, Wildcard
+from reference.types import Row, normal, normal_row, sort_key
+
+if TYPE_CHECKING:
+    from conformance.expectation import Expectation
+    from conformance.judge import Verdict
+
+
+def due_punctuations(right: Expectation) -> list[frozenset[OutputPunctuation]] | None:
+    """For each step of the case, the output punctuations that become sound in it.
+
+    None where nothing is known of promptness.
+    """
+    try:
+        return sound(right.case, right.progress)
+    except Undecided:
+        return None
+
+
+def newly_sound(right: Expectation, step: int) -> list[Punctuation]:
+    """The punctuations to send in a step; none after the last element has arrived."""
+    due = due_punctuations(right)
+    if due is None or step >= len(due):
+        return []
+    watermark = right.progress[step].watermark
+    at = 0 if watermark is None else watermark
+    made = [as_punctuation(right.case, question, at) for question in due[step]]
+    return sorted(made, key=repr)
+
+
+def as_punctuation(case: Case, question: OutputPunctuation, ts: int) -> Punctuation:
+    """An output punctuation over all columns of the query."""
+    patterns: list[Pattern] = [
+        Constant(question.value) if column.name == question.column else Wildcard()
+        for column in case.query.columns
+    ]
+    return Punctuation(ts, tuple(patterns))
+
+
+def allowed_state(
+    right: Expectation, step: int, watermark: int | None
+) -> dict[str, Counter[StreamTuple]]:
+    """By stream, the tuples that may be held after a step; none once time has run to its end."""
+    found: dict[str, Counter[StreamTuple]] = {name: Counter() for name in right.case.streams}
+    if watermark == NEVER:
+        return found
+    for leaf, tuples in allowed_by_leaf(right.case, right.at_step(step, watermark)).items():
+        found[leaf.stream] += Counter({_plain(t): n for t, n in tuples.items()})
+    return found
+
+
+def _plain(tuple_: StreamTuple) -> StreamTuple:
+    return StreamTuple(tuple_.ts, normal_row(tuple_.row))
+
+
+# --- punctual -------------------------------------------------------------------------------------
+
+
+def judge_punctual(case: Case, run: Run, right: Expectation) -> Verdict:
+    """Every output punctuation is sound, prompt, and comes once."""
+    from conformance.judge import FAILED, NOT_APPLICABLE, PASSED, Verdict
+
+    promised = any(admitted.promises for admitted in right.progress[-1].streams.values())
+    emitted = [p for step in run.steps for p in step.punctuations]
+    if not promised and not emitted:
+        return Verdict("punctual", NOT_APPLICABLE, "no input carries a punctuation that holds")
+    seen: dict[object, int] = {}
+    standing: list[tuple[int, Punctuation]] = []
+    checked = 0
+    for number, step in enumerate(run.steps):
+        if broken := _broken(step, standing):
+            made, since, row = broken
+            return Verdict(
+                "punctual", FAILED,
+                f"Step {number} emits {row!r}, which the output punctuation "
+                f"{_shown(case, made)} of step {since} had ruled out.",
+                None, number, extra=(row,),
+            )  # fmt: skip
+        for punctuation in step.punctuations:
+            key = _identity(punctuation)
+            if key in seen:
+                return Verdict(
+                    "punctual", FAILED,
+                    f"Step {number} punctuates {_shown(case, punctuation)} again; "
+                    f"step {seen[key]} had done so already.",
+                    None, number,
+                )  # fmt: skip
+            seen[key] = number
+            standing.append((number, punctuation))
+            checked += 1
+    due = due_punctuations(right)
+    if due is not None:
+        for number, questions in enumerate(due):
+            for question in sorted(questions, key=repr):
+                checked += 1
+                wanted = as_punctuation(case, question, 0)
+                came = min((n for n, p in standing if _covers(p, wanted)), default=None)
+                if came is None or came > number:
+                    late = "never" if came is None else f"in step {came}"
+                    return Verdict(
+                        "punctual", FAILED,
+                        f"{question.column} = {question.value!r} can bring no more rows after step "
+                        f"{number}; its punctuation should come out then, and came {late}.",
+                        None, number,
+                    )  # fmt: skip
+    return Verdict("punctual", PASSED, checked=checked)
+
+
+def _broken(
+    step: StepReport, standing: Sequence[tuple[int, Punctuation]]
+) -> tuple[Punctuation, int, Row] | None:
+    """A punctuation of an earlier step that a + row of this one breaks."""
+    rows = [change.row for change in step.changes if change.sign > 0]
+    rows += [row.row for row in step.appended]
+    for since, punctuation in standing:
+        for row in rows:
+            if punctuation.matches(row):
+                return punctuation, since, row
+    return None
+
+
+def _identity(punctuation: Punctuation) -> object:
+    return tuple(
+        ("constant", sort_key((normal(p.value),))) if isinstance(p, Constant) else repr(p)
+        for p in punctuation.patterns
+    )
+
+
+def _covers(given: Punctuation, wanted: Punctuation) -> bool:
+    """Whether a punctuation says all that the wanted one, of constants and wildcards, says."""
+    return all(
+        isinstance(mine, Wildcard) or (isinstance(theirs, Constant) and mine.matches(theirs.value))
+        for mine, theirs in zip(given.patterns, wanted.patterns, strict=True)
+    )
+
+
+def _shown(case: Case, punctuation: Punctuation) -> str:
+    parts = []
+    for pattern, column in zip(punctuation.patterns, case.query.columns, strict=True):
+        if isinstance(pattern, Constant):
+            parts.append(f"{column.name} = {pattern.value!r}")
+        elif not isinstance(pattern, Wildcard):
+            parts.append(f"{column.name} in {pattern}")
+    return " and ".join(parts) or "of everything"
+
+
+# --- lean -----------------------------------------------------------------------------------------
+
+
+def judge_lean(case: Case, run: Run, right: Expectation) -> tuple[Verdict, int]:
+    """Only rows are held that an admissible future can still need; and how many are not."""
+    from conformance.judge import FAILED, INVALID, PASSED, Verdict
+
+    checked = beyond = 0
+    first: Verdict | None = None
+    for number, step in enumerate(run.steps):
+        if step.held is None:
+            return Verdict("lean", INVALID, f"step {number} does not say which rows are held"), 0
+        allowed = allowed_state(right, number, step.watermark)
+        for stream, held in step.held.items():
+            checked += len(held)
+            excess = Counter(map(_plain, held)) - allowed[stream]
+            beyond += excess.total()
+            if excess and first is None:
+                rows = sorted(
+                    ((t.ts, *t.row) for t in excess.elements()),
+                    key=lambda row: (row[0], sort_key(row[1:])),
+                )
+                tuples = [f"{row[1:]!r}@{row[0]}" for row in rows]
+                first = Verdict(
+                    "lean", FAILED,
+                    f"After step {number}, at watermark {step.watermark}, {len(rows)} rows of "
+                    f"stream {stream!r} are held that nothing can need any more: "
+                    f"{', '.join(tuples[:5])}.",
+                    step.watermark if step.watermark != NEVER else None, number, extra=tuple(rows),
+                )  # fmt: skip
+    return first or Verdict("lean", PASSED, checked=checked), beyond
+
+
+__all__ = ["allowed_state", "judge_lean", "judge_punctual", "newly_sound"]

@@ -1,0 +1,58 @@
+"""What an implementation did with a case: its run, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from reference.case import AppendRow, Change
+from reference.streams import Punctuation, StreamTuple
+
+LEVELS = ("final", "prompt", "punctual", "lean", "durable")
+"""The five levels of conformance, as the specification orders them."""
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """What came out of one step, and where the implementation stands after it."""
+
+    changes: Sequence[Change] = ()
+    """Emitted in this step. Order within a step carries no meaning."""
+
+    appended: Sequence[AppendRow] = ()
+    """Emitted in this step, if the case asks for append-only output."""
+
+    watermark: int | None = None
+    """Everything at or before this instant is out and final; `NEVER` after the end of input."""
+
+    punctuations: Sequence[Punctuation] = ()
+    """Promises about the output, over its columns; `ts` is the instant of the last row they are
+    about, or of the step."""
+
+    held: Mapping[str, Sequence[StreamTuple]] | None = None
+    """The input rows still kept, by stream; None if the implementation does not say."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """All steps of one case, and by which clock the implementation calls a tuple late."""
+
+    steps: Sequence[StepReport]
+    arrival: str = "element"
+    """`element`: promises count in order of arrival; `step`: see `reference.arrivals`."""
+
+    after_restarts: Sequence[Run] = field(default=())
+    """The same case again, each time stopped or killed and restarted somewhere."""
+
+    def changes(self) -> list[Change]:
+        return [change for step in self.steps for change in step.changes]
+
+    def appended(self) -> list[AppendRow]:
+        return [row for step in self.steps for row in step.appended]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An implementation that could not run the case: its fault, or its adapter's."""
+
+    why: str

@@ -1,0 +1,304 @@
+"""The public Spark operators as an adapter: many cases of one query in one job.
+
+A case is a scope: a number that every row carries, and that keeps the cases apart. So thousands of
+cases cost one job, and still each goes through the same code as a user's query.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from conformance.adapter import Claims
+from conformance.adapters import AdapterError
+from conformance.quiet import greetings_left_out
+from conformance.run import Failure, Run, StepReport
+from conformance.versions import installed_version
+from reference.aggregates import Aggregate
+from reference.arrivals import admitted
+from reference.case import AppendRow, Case, Change
+from reference.clock import NEVER
+from reference.expressions import ARITHMETIC, Call, Col, Expr, Lit
+from reference.oracle import Tuples
+from reference.query import (
+    Distinct,
+    GroupBy,
+    Intersect,
+    Join,
+    Minus,
+    Project,
+    Query,
+    Select,
+    Source,
+    Union,
+    Windowed,
+    WindowJoin,
+)
+from reference.sql import python_rows
+from reference.windows import Range, Rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from spark_impl import Relation
+
+QUIET = Path(__file__).with_name("log4j2-quiet.properties")
+TIME, SCOPE = "tickproof time", "tickproof case"
+
+
+def local_session() -> SparkSession:
+    """A Spark session on this machine, quiet but for errors."""
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        raise AdapterError(
+            "Spark needs Java 17, and none was found; install it "
+            "(Debian: apt install openjdk-17-jre-headless) or set JAVA_HOME"
+        )
+    # Spark's workers take the first python3 on the PATH otherwise, which knows nothing of us.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    from pyspark.sql import SparkSession
+
+    cores = str(os.cpu_count() or 2)
+    builder = (
+        SparkSession.builder.master(f"local[{cores}]")
+        .appName("tickproof")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", cores)
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile=file:{QUIET}")
+    )
+    with greetings_left_out():
+        return builder.getOrCreate()
+
+
+class SparkBatch:
+    """The public operators over batch DataFrames."""
+
+    name = "spark-batch"
+    claims = Claims(levels=frozenset({"final"}), punctuations=False)
+
+    def __init__(self, session: SparkSession | None = None) -> None:
+        self.owned = session is None
+        self.session = session or local_session()
+
+    def run(self, cases: Sequence[Case]) -> Iterator[Run | Failure]:
+        for _, group in groupby(cases, key=lambda case: (case.query, case.output)):
+            yield from self._together(list(group))
+
+    def _together(self, cases: Sequence[Case]) -> Iterator[Run]:
+        query, output = cases[0].query, cases[0].output
+        relation = self.relation(query, [admitted(case) for case in cases])
+        append = output == "append"
+        table = _positional(query, relation.append() if append else relation.changelog())
+        rows = python_rows(table, query.columns, 3)
+        found: dict[int, list[Change | AppendRow]] = defaultdict(list)
+        heads = (table.column(at).to_pylist() for at in range(3))
+        for (number, ts, second), row in zip(zip(*heads, strict=True), rows, strict=True):
+            if append:
+                found[number].append(AppendRow(ts, NEVER if second is None else second, row))
+            else:
+                found[number].append(Change(ts, second, row))
+        for number in range(len(cases)):
+            made = found[number]
+            changes = [entry for entry in made if isinstance(entry, Change)]
+            appended = [entry for entry in made if isinstance(entry, AppendRow)]
+            yield Run([StepReport(changes, appended, NEVER)])
+
+    def changelogs(self, query: Query, cases: Sequence[Tuples]) -> pa.Table:
+        table = _positional(query, self.relation(query, cases).changelog())
+        return table.rename_columns({"second": "n"})
+
+    def relation(self, query: Query, cases: Sequence[Tuples]) -> Relation:
+        """The query over all cases, by the public operators."""
+        frames = {
+            source.name: self.session.createDataFrame(_events(source, cases), _schema(source))
+            for source in query.sources
+        }
+        return translated(query, frames)
+
+    def versions(self) -> Mapping[str, str]:
+        return {name: installed_version(name) for name in ("pyspark", "pyarrow")}
+
+    def close(self) -> None:
+        if self.owned:
+            self.session.stop()
+
+
+def _events(source: Source, cases: Sequence[Tuples]) -> pa.Table:
+    """The tuples of a stream in all cases, as a table for Spark."""
+    numbers, times, rows = [], [], []
+    for number, tuples in enumerate(cases):
+        for tuple_ in tuples[source.name]:
+            numbers.append(number)
+            times.append(tuple_.ts)
+            rows.append(tuple_.row)
+    columns = _columns(rows, source)
+    head = {SCOPE: pa.array(numbers, pa.int64()), TIME: pa.array(times, pa.int64())}
+    fields = [pa.field(name, pa.int64(), nullable=False) for name in head]
+    fields += [pa.field(c.name, c.type.arrow) for c in source.columns]
+    return pa.Table.from_arrays([*head.values(), *columns], schema=pa.schema(fields))
+
+
+def _schema(source: Source) -> StructType:
+    """The columns as Spark has them; a timestamp of the algebra has no zone."""
+    from pyspark.sql.types import LongType, StructField, StructType, TimestampNTZType
+
+    from spark_impl.sparktypes import spark_type
+
+    fields = [StructField(name, LongType(), nullable=False) for name in (SCOPE, TIME)]
+    fields += [StructField(c.name, spark_type(c.type, TimestampNTZType())) for c in source.columns]
+    return StructType(fields)
+
+
+def _columns(rows: Sequence[tuple[object, ...]], source: Source) -> list[pa.Array]:
+    """Columns as they are: an engine must see -0.0 where the case has it."""
+    return [
+        pa.array([row[at] for row in rows], column.type.arrow)
+        for at, column in enumerate(source.columns)
+    ]
+
+
+def _positional(query: Query, shown: DataFrame) -> pa.Table:
+    """The engine's output as c, t, second, x0, x1, ..."""
+    width = len(query.columns)
+    names = [f"x{at}" for at in range(width)]
+    table = shown.toDF(*names, "c", "t", "second").toArrow()
+    return table.select(["c", "t", "second", *names])
+
+
+# --- from the query algebra to the public operators -----------------------------------------------
+
+
+def translated(query: Query, frames: Mapping[str, DataFrame]) -> Relation:
+    """A query as a user of the public operators would write it."""
+    from spark_impl import window_join, windowed
+
+    def below(child: Query) -> Relation:
+        return translated(child, frames)
+
+    match query:
+        case Windowed(source, window):
+            df = frames[source.name]
+            match window:
+                case Range(length, bounds):
+                    return windowed(df, TIME, range=length, bounds=bounds, scope=SCOPE)
+                case Rows(count, parts, order):
+                    return windowed(
+                        df, TIME, rows=count, partition_by=parts, order_by=order, scope=SCOPE
+                    )
+                case _:
+                    return windowed(df, TIME, unbounded=True, scope=SCOPE)
+        case Select(child, predicate):
+            return below(child).where(spark_expression(predicate, child))
+        case Project(child, items):
+            made = [spark_expression(expr, child).alias(name) for name, expr in items]
+            return below(child).select(*made)
+        case Union(left, right):
+            return below(left).union(below(right))
+        case Intersect(left, right):
+            return below(left).intersect(below(right))
+        case Minus(left, right):
+            return below(left).minus(below(right))
+        case Distinct(child, on):
+            return below(child).distinct(on=on or None)
+        case GroupBy(child, keys, aggregates):
+            makers = {item.name: _maker(item) for item in aggregates}
+            return below(child).group_by(*keys).agg(**makers)
+        case Join(inputs, on, theta):
+            condition = None if theta is None else spark_expression(theta, query)
+            made_so_far = below(inputs[0])
+            for number, child in enumerate(inputs[1:], start=1):
+                last = condition if number == len(inputs) - 1 else None
+                if not on and last is None:
+                    from pyspark.sql import functions as F
+
+                    last = F.lit(True)
+                made_so_far = made_so_far.join(below(child), on=on, theta=last)
+            return made_so_far
+        case WindowJoin(parts_, within, on, theta, directed):
+            joined = window_join(
+                {alias: frames[source.name] for alias, source in parts_},
+                on=on,
+                ts=TIME,
+                within={(pair.first, pair.second): pair.length for pair in within},
+                directed=directed,
+                scope=SCOPE,
+            )
+            return joined if theta is None else joined.where(spark_expression(theta, query))
+    raise TypeError(f"not a query: {query!r}")
+
+
+def _maker(item: Aggregate) -> Callable[[str], Aggregate]:
+    return lambda name: item
+
+
+def spark_expression(expr: Expr, over: Query) -> SparkColumn:
+    """An expression as a Spark column, with the meaning that the algebra gives it."""
+    from pyspark.sql import functions as F
+
+    if isinstance(expr, Col):
+        return F.col("`" + expr.name.replace("`", "``") + "`")
+    if isinstance(expr, Lit):
+        return _literal(expr)
+    assert isinstance(expr, Call)
+    args = [spark_expression(arg, over) for arg in expr.args]
+    if expr.name in ARITHMETIC:
+        type_ = "double" if expr.type_in(over.columns).kind == "double" else "bigint"
+        left, right = (arg.cast(type_) for arg in args)
+        return {"+": left + right, "-": left - right, "*": left * right}[expr.name]
+    match expr.name:
+        case "=":
+            return args[0] == args[1]
+        case "!=":
+            return args[0] != args[1]
+        case "<":
+            return args[0] < args[1]
+        case "<=":
+            return args[0] <= args[1]
+        case ">":
+            return args[0] > args[1]
+        case ">=":
+            return args[0] >= args[1]
+        case "<=>":
+            return args[0].eqNullSafe(args[1])
+        case "and":
+            return args[0] & args[1]
+        case "or":
+            return args[0] | args[1]
+        case "not":
+            return ~args[0]
+        case "is_null":
+            return args[0].isNull()
+        case "coalesce":
+            return F.coalesce(*args)
+        case _:
+            return F.when(args[0], args[1]).otherwise(args[2])
+
+
+def _literal(expr: Lit) -> SparkColumn:
+    from pyspark.sql import functions as F
+
+    if expr.value is None:
+        return F.lit(None).cast(_spark_name(expr))
+    if expr.type.kind == "timestamp":
+        start = F.expr("TIMESTAMP_NTZ '1970-01-01 00:00:00'")
+        return F.timestamp_add("MICROSECOND", F.lit(expr.value).cast("bigint"), start)
+    return F.lit(expr.value).cast(_spark_name(expr))
+
+
+def _spark_name(expr: Lit) -> str:
+    return {"timestamp": "timestamp_ntz"}.get(expr.type.kind, str(expr.type))
+
+
+__all__ = ["SparkBatch", "local_session", "translated"]

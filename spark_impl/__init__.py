@@ -1,0 +1,37 @@
+"""How Spark does it: columnar step functions for windowed operators, and the drivers around them.
+
+The public operators need PySpark; the step functions and the in-process driver do not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from reference.query import avg, count, max_, median, min_, stddev, sum_
+
+if TYPE_CHECKING:
+    from spark_impl.relation import Relation, udaf, window_join, windowed
+
+__all__ = [
+    "Relation",
+    "avg",
+    "count",
+    "max_",
+    "median",
+    "min_",
+    "stddev",
+    "sum_",
+    "udaf",
+    "window_join",
+    "windowed",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        # Late, because executors and the in-process driver import this package without PySpark's
+        # DataFrame API.
+        from spark_impl import relation
+
+        return getattr(relation, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

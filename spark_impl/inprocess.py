@@ -1,0 +1,218 @@
+"""The driver without Spark: cases step by step, one at a time or thousands together.
+
+>>> from reference import Range, Source, parse_lanes
+>>> s = Source("S", "v bigint").window(Range(5))
+>>> case = parse_lanes("S: 7@0 7@3").case(s.distinct())
+>>> [step.changes for step in run(case)]
+[[(0, 1, (7,)), (8, -1, (7,))]]
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import EllipsisType
+from typing import TypeAlias
+
+from reference.case import Case
+from reference.clock import MAX_TIME, NEVER
+from reference.errors import CaseError
+from reference.streams import Element, StreamTuple
+from reference.types import Row, Value, normal_row, sort_key
+from spark_impl.convert import cases_of, frame_of_tuples, python_rows, python_values
+from spark_impl.frame import Frame
+from spark_impl.horizon import Horizon
+from spark_impl.lateness import Gate
+from spark_impl.operators.base import Origin
+from spark_impl.plan import Plan, PlanState
+from spark_impl.state import state_from_bytes, state_to_bytes
+
+Arrivals: TypeAlias = Mapping[str, Sequence[Element]]
+Bag: TypeAlias = "Counter[tuple[int, tuple[Value | EllipsisType, ...]]]"
+"""Times and rows that are held; `...` stands for columns that are not."""
+
+
+@dataclass
+class StepResult:
+    """What one step did."""
+
+    watermark: int | None
+    """Everything up to here is out and final."""
+    changes: list[tuple[int, int, Row]] = field(default_factory=list)
+    """The changelog entries: time, sign, row."""
+    appended: list[tuple[int, int, Row]] = field(default_factory=list)
+    """Of append output: start, end, row."""
+    held: dict[str, list[tuple[int, Row]]] = field(default_factory=dict)
+    """By stream, the tuples that are held after the step."""
+    held_inside: int = 0
+    """How many rows are held that are not tuples of a stream but made from some."""
+    late: int = 0
+    """Tuples dropped in this step because they broke a promise."""
+    broken: int = 0
+    """Promises ignored in this step because they were false when made."""
+    punctuations: list[object] = field(default_factory=list)
+
+
+def run(case: Case, *, finish: bool = True, restart_always: bool = False) -> list[StepResult]:
+    """Run one case; see `run_cases`."""
+    return _Run([case], multiplexed=False).steps(finish, restart_always)[0]
+
+
+def run_cases(
+    cases: Sequence[Case], *, finish: bool = True, restart_always: bool = False, held: bool = True
+) -> list[list[StepResult]]:
+    """Run cases of one query together, step by step, each with its own watermarks.
+
+    A case without steps is one step in which all its elements arrive, and then time ends. With
+    `finish`, a case with steps gets one more, without elements, in which time ends. At the restarts
+    of a case, or after every step, the state goes through bytes.
+    """
+    if not cases:
+        return []
+    for case in cases:
+        if (case.query, case.output) != (cases[0].query, cases[0].output):
+            raise CaseError("cases that run together need the same query and output")
+    return _Run(cases, multiplexed=True, held=held).steps(finish, restart_always)
+
+
+class _Run:
+    def __init__(self, cases: Sequence[Case], multiplexed: bool, held: bool = True) -> None:
+        self.cases = cases
+        self.plan = Plan(cases[0].query, cases[0].output, multiplexed)
+        self.lead = self.plan.lead
+        self.reports_held = held
+        self.sources = cases[0].query.sources
+        self.gates = [{source.name: Gate(source.columns) for source in self.sources} for _ in cases]
+        self.state: PlanState = self.plan.initial()
+
+    def steps(self, finish: bool, restart_always: bool) -> list[list[StepResult]]:
+        schedule = [list(case.arrivals()) for case in self.cases]
+        # Without steps time ends in the only step, else in one more.
+        last = [len(own) - 1 for own in schedule]
+        for at, case in enumerate(self.cases):
+            last[at] += bool(case.steps) and finish
+        found: list[list[StepResult]] = [[] for _ in self.cases]
+        for number in range(max(last) + 1):
+            results = self._step(number, schedule, last, finish)
+            for own, result, end in zip(found, results, last, strict=True):
+                if number <= end:
+                    own.append(result)
+            if restart_always or any(number in case.restarts for case in self.cases):
+                self._restart()
+        return found
+
+    def _step(
+        self, number: int, schedule: Sequence[Sequence[Arrivals]], last: Sequence[int], finish: bool
+    ) -> list[StepResult]:
+        results = []
+        arrivals: dict[str, list[tuple[int, list[StreamTuple]]]] = {
+            source.name: [] for source in self.sources
+        }
+        for at, (case, gates) in enumerate(zip(self.cases, self.gates, strict=True)):
+            before = [(gate.late, gate.broken) for gate in gates.values()]
+            arriving: Arrivals = schedule[at][number] if number < len(schedule[at]) else {}
+            for name, gate in gates.items():
+                arrivals[name].append((at, gate.let_in(arriving.get(name, ()))))
+            after = [(gate.late, gate.broken) for gate in gates.values()]
+            ends = number >= last[at] and (finish or not case.steps)
+            result = StepResult(NEVER if ends else self._watermark(gates))
+            result.late = sum(now[0] - then[0] for now, then in zip(after, before, strict=True))
+            result.broken = sum(now[1] - then[1] for now, then in zip(after, before, strict=True))
+            results.append(result)
+        frames = {
+            source.name: frame_of_tuples(arrivals[source.name], source.columns, self.lead)
+            for source in self.sources
+        }
+        watermarks = [result.watermark for result in results]
+        horizon = Horizon.of_cases(watermarks) if self.lead else Horizon.at(watermarks[0])
+        self.state, rows = self.plan.step(self.state, frames, horizon)
+        self._report(results, rows)
+        if self.reports_held:
+            self._report_held(results)
+        return results
+
+    @staticmethod
+    def _watermark(gates: Mapping[str, Gate]) -> int | None:
+        """None until every stream has one, then the slowest."""
+        known = [gate.watermark for gate in gates.values() if gate.watermark is not None]
+        return min(known) if len(known) == len(gates) else None
+
+    def _report(self, results: Sequence[StepResult], rows: Frame) -> None:
+        appends = self.plan.output == "append"
+        second = rows["ets"] if appends else rows["sign"]
+        made = zip(
+            cases_of(rows, self.lead),
+            rows["ts"].tolist(),
+            second.tolist(),
+            python_rows(rows, self.plan.schema, self.lead),
+            strict=True,
+        )
+        for case, ts, other, row in made:
+            target = results[case].appended if appends else results[case].changes
+            target.append((ts, other, row))
+        for result in results:
+            result.changes.sort(key=_entry_order)
+            result.appended.sort(key=_entry_order)
+
+    def _report_held(self, results: Sequence[StepResult]) -> None:
+        places: dict[tuple[int, str], list[list[Bag]]] = {}
+        for held in self.plan.held(self.state):
+            cases = cases_of(held.rows, self.lead)
+            if held.origin is None:
+                for case in cases:
+                    results[case].held_inside += 1
+                continue
+            bags: list[Bag] = [Counter() for _ in results]
+            times, rows = held.rows["ts"].tolist(), self._held_rows(held.origin, held.rows)
+            for case, ts, row in zip(cases, times, rows, strict=True):
+                bags[case][ts, row] += 1
+            places.setdefault((held.origin.leaf, held.origin.stream), []).append(bags)
+        for at, result in enumerate(results):
+            result.held = {source.name: [] for source in self.sources}
+            if result.watermark is not None and result.watermark >= MAX_TIME:
+                continue
+            for (_, stream), holders in places.items():
+                # A tuple that several operators above one leaf hold is held once.
+                whole: Bag = Counter()
+                for bags in holders:
+                    whole |= self._completed(at, stream, bags[at])
+                result.held[stream] += whole.elements()
+
+    def _held_rows(self, origin: Origin, held: Frame) -> list[tuple[Value | EllipsisType, ...]]:
+        schema = next(s.columns for s in self.sources if s.name == origin.stream)
+        lists: list[list[Value | EllipsisType]] = []
+        for place, column in zip(origin.places, schema, strict=True):
+            if place is None:
+                lists.append([...] * len(held))
+            else:
+                lists.append(python_values(held.columns[place], column))
+        return list(zip(*lists, strict=True))
+
+    def _completed(self, case: int, stream: str, bag: Bag) -> Bag:
+        """The tuples behind what is held; of some only a few columns are."""
+        if all(... not in row for _, row in bag):
+            return bag
+        unused = Counter((t.ts, normal_row(t.row)) for t in self.gates[case][stream].admitted)
+        found: Bag = Counter()
+        for ts, row in bag.elements():
+            match = next(t for t in unused if t[0] == ts and unused[t] and _fits(t[1], row))
+            found[match] += 1
+            unused[match] -= 1
+        return found
+
+    def _restart(self) -> None:
+        """Everything that is known goes through bytes."""
+        self.state = state_from_bytes(self.plan, state_to_bytes(self.plan, self.state))
+        self.gates = [
+            {name: Gate.from_bytes(gate.columns, gate.to_bytes()) for name, gate in gates.items()}
+            for gates in self.gates
+        ]
+
+
+def _fits(full: Row, part: tuple[Value | EllipsisType, ...]) -> bool:
+    return all(b is ... or a is b or a == b for a, b in zip(full, part, strict=True))
+
+
+def _entry_order(entry: tuple[int, int, Row]) -> tuple[object, ...]:
+    return (entry[0], entry[1], sort_key(entry[2]))

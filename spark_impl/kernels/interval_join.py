@@ -1,0 +1,118 @@
+"""Pairs of rows with equal keys whose lifetimes overlap, in time proportional to the output.
+
+Of two overlapping rows one starts last, inside the lifetime of the other. So all pairs are found by
+asking, for each row, which rows of the other side with its key start while it lives: a range in an
+array sorted by (key, start). No bins of time are needed, windows may differ from row to row, and a
+key that holds half of all rows costs no more than its output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from spark_impl.frame import Ints
+from spark_impl.kernels.ordering import chunks, expand_ranges, order_by, sorted_distinct
+
+MOST_PAIRS = 4_000_000
+"""How many candidate pairs are looked at together."""
+
+
+class KeyTimeIndex:
+    """Rows sorted by (key, time), to be asked for ranges of time of a key."""
+
+    def __init__(self, keys: Ints, times: Ints, key_count: int) -> None:
+        self.order = order_by(keys, times, key_count)
+        sorted_times = times[self.order]
+        self.earliest = int(times.min()) if len(times) else 0
+        self.span = (int(times.max()) - self.earliest + 2) if len(times) else 2
+        self.distinct: Ints | None = None
+        if self.span * (key_count + 1) >= 2**63:
+            # Times too far apart to be packed beside the key: use their ranks instead.
+            self.distinct = sorted_distinct(times)
+            self.span = len(self.distinct) + 1
+        self.packed = keys[self.order] * np.int64(self.span) + self._scaled(sorted_times, "left")
+
+    def _scaled(self, times: Ints, side: str) -> Ints:
+        """Times as offsets from 0 to span - 1; `side` "right" means "just after this time"."""
+        if self.distinct is not None:
+            return np.searchsorted(self.distinct, times, side=side)  # type: ignore[call-overload,no-any-return]
+        latest = self.earliest + self.span - 2
+        clipped = np.clip(times, self.earliest, latest) - np.int64(self.earliest)
+        if side == "right":
+            return clipped + (times >= self.earliest)
+        return clipped + (times > latest)
+
+    def first_from(self, keys: Ints, times: Ints) -> Ints:
+        """For each question the first place of its key with a time of `times` or later."""
+        return self._search(keys * np.int64(self.span) + self._scaled(times, "left"))
+
+    def first_after(self, keys: Ints, times: Ints) -> Ints:
+        """For each question the first place of its key with a time later than `times`."""
+        return self._search(keys * np.int64(self.span) + self._scaled(times, "right"))
+
+    def _search(self, wanted: Ints) -> Ints:
+        return np.searchsorted(self.packed, wanted, side="left")
+
+
+@dataclass(frozen=True)
+class Lives:
+    """Rows of one side of a join: key numbers and lifetimes."""
+
+    keys: Ints
+    starts: Ints
+    ends: Ints
+    fresh: int
+    """The last `fresh` rows are new; the others were there before, and have met each other."""
+
+    @property
+    def old(self) -> int:
+        return len(self.keys) - self.fresh
+
+
+def overlapping(left: Lives, right: Lives, key_count: int) -> Iterator[tuple[Ints, Ints]]:
+    """All pairs (left position, right position) with a new part, in bounded portions.
+
+    New rows start after all old ones, so the row that starts last is always a new one.
+    """
+    new_right = slice(right.old, None)
+    index = KeyTimeIndex(right.keys[new_right], right.starts[new_right], key_count)
+    order = np.arange(len(left.keys)) if left.old else _sorted(left, key_count)
+    keys = left.keys[order]
+    first = index.first_from(keys, left.starts[order])
+    stop = index.first_from(keys, left.ends[order])
+    for owner, place in _portions(first, stop):
+        yield order[owner], index.order[place] + right.old
+
+    new_left = slice(left.old, None)
+    index = KeyTimeIndex(left.keys[new_left], left.starts[new_left], key_count)
+    order = np.arange(len(right.keys)) if right.old else _sorted(right, key_count)
+    keys = right.keys[order]
+    first = index.first_after(keys, right.starts[order])
+    stop = index.first_from(keys, right.ends[order])
+    for owner, place in _portions(first, stop):
+        yield index.order[place] + left.old, order[owner]
+
+
+def _sorted(side: Lives, key_count: int) -> Ints:
+    """Sorted questions are answered several times as fast: neighbours share their way."""
+    return order_by(side.keys, side.starts, key_count)
+
+
+def same_key(left: Ints, right: Ints, key_count: int) -> Iterator[tuple[Ints, Ints]]:
+    """All pairs with equal keys, in bounded portions."""
+    order = order_by(right, np.zeros(len(right), np.int64), key_count)
+    keys = right[order]
+    first = np.searchsorted(keys, left, side="left")
+    stop = np.searchsorted(keys, left, side="right")
+    for owner, place in _portions(first, stop):
+        yield owner, order[place]
+
+
+def _portions(first: Ints, stop: Ints) -> Iterator[tuple[Ints, Ints]]:
+    for begin, end in chunks(np.maximum(stop - first, 0), MOST_PAIRS):
+        owner, place = expand_ranges(first[begin:end], stop[begin:end])
+        if len(owner):
+            yield owner + begin, place

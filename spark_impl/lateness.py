@@ -1,0 +1,123 @@
+"""Which tuples count, element by element: late ones are dropped, false promises are ignored.
+
+A watermark is a promise of its own stream. This is the bookkeeping of the in-process driver; it
+knows all that was let in, because a punctuation may be proved false by any earlier tuple.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reference.streams import (
+    Between,
+    Column,
+    Constant,
+    Element,
+    Nothing,
+    OneOf,
+    Pattern,
+    Punctuation,
+    StreamTuple,
+    Watermark,
+    Wildcard,
+)
+
+
+@dataclass
+class Gate:
+    """The entrance of one stream."""
+
+    columns: tuple[Column, ...]
+    watermark: int | None = None
+    promises: list[Punctuation] = field(default_factory=list)
+    admitted: list[StreamTuple] = field(default_factory=list)
+    late: int = 0
+    broken: int = 0
+
+    def let_in(self, elements: Sequence[Element]) -> list[StreamTuple]:
+        """Take elements in the order in which they arrive; gives the tuples that count."""
+        fresh: list[StreamTuple] = []
+        for element in elements:
+            if isinstance(element, StreamTuple):
+                if self._is_late(element):
+                    self.late += 1
+                else:
+                    fresh.append(element)
+                    self.admitted.append(element)
+            elif isinstance(element, Watermark):
+                if self.watermark is None or element.ts > self.watermark:
+                    self.watermark = element.ts
+            elif any(element.forbids(known) for known in self.admitted):
+                self.broken += 1
+            else:
+                self.promises.append(element)
+        return fresh
+
+    def _is_late(self, arriving: StreamTuple) -> bool:
+        if self.watermark is not None and arriving.ts <= self.watermark:
+            return True
+        return any(promise.forbids(arriving) for promise in self.promises)
+
+    def to_bytes(self) -> bytes:
+        """What must survive a restart."""
+        return json.dumps(
+            {
+                "watermark": self.watermark,
+                "late": self.late,
+                "broken": self.broken,
+                "promises": [
+                    [p.ts, [self._pattern(n, q) for n, q in enumerate(p.patterns)]]
+                    for p in self.promises
+                ],
+                "admitted": [[t.ts, self._written(t.row)] for t in self.admitted],
+            }
+        ).encode()
+
+    @classmethod
+    def from_bytes(cls, columns: tuple[Column, ...], data: bytes) -> Gate:
+        """Undo `to_bytes`."""
+        raw = json.loads(data)
+        gate = cls(columns, raw["watermark"], late=raw["late"], broken=raw["broken"])
+        gate.promises = [
+            Punctuation(ts, tuple(gate._read_pattern(n, q) for n, q in enumerate(patterns)))
+            for ts, patterns in raw["promises"]
+        ]
+        gate.admitted = [StreamTuple(ts, tuple(gate._read(row))) for ts, row in raw["admitted"]]
+        return gate
+
+    def _written(self, row: Sequence[Any]) -> list[Any]:
+        return [c.type.to_json(v) for c, v in zip(self.columns, row, strict=True)]
+
+    def _read(self, row: Sequence[Any]) -> list[Any]:
+        return [c.type.from_json(v) for c, v in zip(self.columns, row, strict=True)]
+
+    def _pattern(self, at: int, pattern: Pattern) -> list[Any]:
+        write = self.columns[at].type.to_json
+        match pattern:
+            case Constant(value):
+                return ["constant", write(value)]
+            case Between(low, high):
+                return ["between", write(low), write(high)]
+            case OneOf(values):
+                return ["one_of", *map(write, values)]
+            case Nothing():
+                return ["nothing"]
+            case _:
+                return ["any"]
+
+    def _read_pattern(self, at: int, raw: Sequence[Any]) -> Pattern:
+        kind, *values = raw[0], *map(self.columns[at].type.from_json, raw[1:])
+        match kind:
+            case "constant":
+                return Constant(values[0])
+            case "between":
+                return Between(*values)
+            case "one_of":
+                return OneOf(tuple(values))
+            case "nothing":
+                return Nothing()
+            case _:
+                return Wildcard()

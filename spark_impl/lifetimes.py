@@ -1,0 +1,358 @@
+"""Rows with lifetimes as Spark DataFrames, and stages over them: the batch driver.
+
+A `Lifetimes` is a lazy DataFrame with the user's columns by position (c0, c1, ...), `ts` and `ets`
+in ticks, and `scope` if many cases share the job: then nothing of one case ever meets another.
+Positions instead of names keep clear of the user's names, whatever they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from reference.aggregates import Aggregate, UserFunction
+from reference.clock import NEVER
+from reference.expressions import Call, Col, Expr, lit
+from reference.query import (
+    Distinct,
+    GroupBy,
+    Intersect,
+    Join,
+    Minus,
+    Query,
+    Source,
+    Windowed,
+    WindowJoin,
+    Within,
+)
+from reference.streams import Column
+from reference.windows import Rows, Unbounded
+from spark_impl.sparktypes import (
+    arrow_type,
+    flattened,
+    model_columns,
+    parts,
+    rebuilt,
+    spark_type,
+)
+from spark_impl.stage import BIRTH, Side, Stage, virtual_source
+
+Fields = tuple[T.StructField, ...]
+LONG = T.LongType()
+
+
+@dataclass(frozen=True)
+class Lifetimes:
+    """A relation over time."""
+
+    df: DataFrame
+    fields: Fields
+    """The user's columns: their names, not necessarily different, and types."""
+    scoped: bool
+    births: tuple[DataFrame, ...]
+    """For each stream below: its times (`ts`, and `scope`), for the first instant of the input."""
+
+    @property
+    def names(self) -> list[str]:
+        return [field.name for field in self.fields]
+
+    def place(self, name: str) -> int:
+        """The position of a column that is known to be there once."""
+        return self.names.index(name)
+
+
+def columns_of(number: int) -> list[str]:
+    """The names of columns by position."""
+    return [f"c{at}" for at in range(number)]
+
+
+def extra_columns(scoped: bool) -> list[str]:
+    """The columns of the machinery."""
+    return ["ts", "ets", "scope"] if scoped else ["ts", "ets"]
+
+
+# --- stages ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where the parts of the inputs' columns travel in the rows of a stage."""
+
+    sides: tuple[tuple[int, ...], ...]
+    """For each input, the place of each of its parts."""
+    types: tuple[T.DataType, ...]
+    """The type of each place."""
+    models: tuple[Column, ...]
+    """The column of the data model at each place."""
+
+
+def _shared_layout(inputs: Sequence[Lifetimes]) -> _Layout:
+    """All inputs have the same columns and use the same places."""
+    models = model_columns(inputs[0].fields)
+    places = tuple(range(len(models)))
+    return _Layout(tuple(places for _ in inputs), _part_types(inputs[0].fields), models)
+
+
+def _keyed_layout(inputs: Sequence[Lifetimes], on: Sequence[str]) -> _Layout:
+    """The inputs share the places of the columns they are joined on, and no others."""
+    types: list[T.DataType] = []
+    models: list[Column] = []
+    sides: list[tuple[int, ...]] = []
+    shared: dict[str, int] = {}
+    for own in inputs:
+        places: list[int] = []
+        for field in own.fields:
+            for part in parts(field.name, field.dataType):
+                if field.name in on and field.name in shared:
+                    places.append(shared[field.name])
+                    continue
+                places.append(len(types))
+                if field.name in on:
+                    shared[field.name] = len(types)
+                models.append(Column(f"c{len(types)}", part.model))
+                types.append(part.wide)
+        sides.append(tuple(places))
+    return _Layout(tuple(sides), tuple(types), tuple(models))
+
+
+def _part_types(fields: Fields) -> tuple[T.DataType, ...]:
+    return tuple(part.wide for field in fields for part in parts(field.name, field.dataType))
+
+
+def _sent(own: Lifetimes, side: int, layout: _Layout) -> DataFrame:
+    """The rows of one input as a stage reads them."""
+    taken: dict[int, SparkColumn] = {}
+    places = iter(layout.sides[side])
+    for at, field in enumerate(own.fields):
+        for part in parts(field.name, field.dataType):
+            taken[next(places)] = flattened(F.col(f"c{at}"), part)
+    columns = [
+        taken.get(place, F.lit(None)).cast(type_).alias(f"c{place}")
+        for place, type_ in enumerate(layout.types)
+    ]
+    return own.df.select(_side(side), "ts", "ets", *_scope(own.scoped), *columns)
+
+
+def _born(births: DataFrame, layout: _Layout, scoped: bool) -> DataFrame:
+    """The first instants of a stream as rows of a stage."""
+    earliest = births.groupBy(*_scope(scoped)).agg(F.min("ts").alias("ts"))
+    columns = [
+        F.lit(None).cast(type_).alias(f"c{place}") for place, type_ in enumerate(layout.types)
+    ]
+    born = earliest.where("ts IS NOT NULL")
+    return born.select(_side(BIRTH), "ts", F.col("ts").alias("ets"), *_scope(scoped), *columns)
+
+
+def _side(number: int) -> SparkColumn:
+    return F.lit(number).cast("int").alias("side")
+
+
+def _scope(scoped: bool) -> list[str]:
+    return ["scope"] if scoped else []
+
+
+def _stage(
+    inputs: Sequence[Lifetimes],
+    layout: _Layout,
+    query: Query,
+    keys: Sequence[int],
+    fields: Fields,
+    *,
+    functions: tuple[UserFunction, ...] = (),
+    with_births: bool = False,
+) -> Lifetimes:
+    """Run one operator over the inputs, partitioned by the places `keys`."""
+    scoped = inputs[0].scoped
+    births = tuple(each for own in inputs for each in own.births)
+    sent = [_sent(own, side, layout) for side, own in enumerate(inputs)]
+    if with_births:
+        sent += [_born(each, layout, scoped) for each in births]
+    rows = reduce(DataFrame.unionAll, sent)
+    by = [_partitioning(f"c{place}", layout.types[place]) for place in keys]
+    by += [F.col(name) for name in _scope(scoped)]
+    rows = rows.repartition(*by) if by else rows.repartition(1)
+    sides = tuple(
+        Side(source, places) for source, places in zip(_sources(layout), layout.sides, strict=True)
+    )
+    out = _part_types(fields)
+    stage = Stage(query, sides, tuple(arrow_type(type_) for type_ in out), scoped, functions)
+    schema = T.StructType(
+        [T.StructField(f"c{at}", type_) for at, type_ in enumerate(out)]
+        + [T.StructField(name, LONG) for name in extra_columns(scoped)]
+    )
+    made = rows.sortWithinPartitions("ts").mapInArrow(stage.run, schema)
+    taken = iter([F.col(name) for name in columns_of(len(out))])
+    columns = [rebuilt(field.dataType, taken).alias(f"c{at}") for at, field in enumerate(fields)]
+    return Lifetimes(made.select(*columns, *extra_columns(scoped)), fields, scoped, births)
+
+
+def _partitioning(name: str, type_: T.DataType) -> SparkColumn:
+    """A partitioning key for which equal values are equal: one zero, one NaN."""
+    if isinstance(type_, T.DoubleType):
+        return F.nanvl(F.col(name), F.lit(float("nan"))) + F.lit(0.0)
+    return F.col(name)
+
+
+def _sources(layout: _Layout) -> Iterator[Source]:
+    for side, places in enumerate(layout.sides):
+        yield virtual_source(side, [layout.models[place] for place in places])
+
+
+def _leaves(layout: _Layout) -> list[Query]:
+    return [Windowed(source, Unbounded()) for source in _sources(layout)]
+
+
+# --- operators ------------------------------------------------------------------------------------
+
+
+def minus(left: Lifetimes, right: Lifetimes) -> Lifetimes:
+    """EXCEPT ALL."""
+    layout = _shared_layout([left, right])
+    query = Minus(*_leaves(layout))
+    return _stage([left, right], layout, query, range(len(layout.types)), left.fields)
+
+
+def intersect(left: Lifetimes, right: Lifetimes) -> Lifetimes:
+    """INTERSECT ALL."""
+    layout = _shared_layout([left, right])
+    query = Intersect(*_leaves(layout))
+    return _stage([left, right], layout, query, range(len(layout.types)), left.fields)
+
+
+def union(left: Lifetimes, right: Lifetimes) -> Lifetimes:
+    """UNION ALL."""
+    return Lifetimes(
+        left.df.unionAll(right.df), left.fields, left.scoped, left.births + right.births
+    )
+
+
+def distinct(own: Lifetimes, on: Sequence[str]) -> Lifetimes:
+    """One of each row, or one row for each key."""
+    layout = _shared_layout([own])
+    places = _places(own, on) if on else range(len(layout.types))
+    query = Distinct(_leaves(layout)[0], tuple(f"c{place}" for place in places) if on else ())
+    return _stage([own], layout, query, places, own.fields)
+
+
+def join(left: Lifetimes, right: Lifetimes, on: Sequence[str]) -> Lifetimes:
+    """All pairs that agree on the `on` columns and live at one time."""
+    left, right = (_without_null_keys(side, on) for side in (left, right))
+    layout = _keyed_layout([left, right], on)
+    keys = [layout.sides[0][place] for place in _places(left, on)]
+    every = None if on else lit(True)
+    query = Join(tuple(_leaves(layout)), tuple(f"c{place}" for place in keys), every)
+    fields = joined_fields([left, right], on)
+    return _stage([left, right], layout, query, keys, fields)
+
+
+def window_join(
+    inputs: Mapping[str, Lifetimes],
+    within: Sequence[Within],
+    on: Sequence[str],
+    directed: bool,
+) -> Lifetimes:
+    """Combinations whose times are close enough, pair by pair."""
+    own = [_without_null_keys(each, on) for each in inputs.values()]
+    layout = _keyed_layout(own, on)
+    keys = [layout.sides[0][place] for place in _places(own[0], on)]
+    named = tuple(zip(inputs, _sources(layout), strict=True))
+    query = WindowJoin(
+        named,
+        tuple(within),
+        tuple(f"c{place}" for place in keys),
+        None,
+        directed,
+    )
+    return _stage(own, layout, query, keys, joined_fields(own, on))
+
+
+def group_by(
+    own: Lifetimes,
+    keys: Sequence[str],
+    aggregates: Sequence[Aggregate],
+    functions: tuple[UserFunction, ...],
+) -> Lifetimes:
+    """One row for each group; without keys one row from the first instant of the input on."""
+    layout = _shared_layout([own])
+    places = _places(own, keys)
+    renamed = {field.name: f"c{_first_part(own, at)}" for at, field in enumerate(own.fields)}
+    made = tuple(
+        Aggregate(f"a{at}", item.function, tuple(_renamed(arg, renamed) for arg in item.args))
+        for at, item in enumerate(aggregates)
+    )
+    query = GroupBy(_leaves(layout)[0], tuple(f"c{place}" for place in places), made)
+    fields = [own.fields[own.place(key)] for key in keys]
+    for item, internal in zip(aggregates, made, strict=True):
+        like = _argument_type(own, item)
+        result = internal.type_in(layout.models)
+        keeps = item.function in ("min", "max") and like is not None
+        type_ = like if keeps and like is not None else spark_type(result, like)
+        fields.append(T.StructField(item.name, type_))
+    return _stage(
+        [own], layout, query, places, tuple(fields), functions=functions, with_births=not keys
+    )
+
+
+def newest_rows(
+    own: Lifetimes, window: Rows, keep: Callable[[DataFrame], DataFrame] | None = None
+) -> Lifetimes:
+    """The newest tuples of each partition; `own` has tuples, whose `ets` says nothing yet."""
+    layout = _shared_layout([own])
+    (source,) = _sources(layout)
+    places = _places(own, window.partition_by)
+    internal = Rows(
+        window.count,
+        tuple(f"c{place}" for place in places),
+        tuple(f"c{place}" for place in _places(own, window.order_by)),
+    )
+    made = _stage([own], layout, Windowed(source, internal), places, own.fields)
+    return made if keep is None else Lifetimes(keep(made.df), made.fields, made.scoped, made.births)
+
+
+def joined_fields(inputs: Sequence[Lifetimes], on: Sequence[str]) -> Fields:
+    """The columns of a join, in Spark's order: the shared ones once, then the others."""
+    shared = [inputs[0].fields[inputs[0].place(name)] for name in on]
+    rest = [field for own in inputs for field in own.fields if field.name not in on]
+    return tuple(shared + rest)
+
+
+def _without_null_keys(own: Lifetimes, on: Sequence[str]) -> Lifetimes:
+    """NULL never joins, so such rows need not travel."""
+    df = own.df
+    for name in on:
+        df = df.where(F.col(f"c{own.place(name)}").isNotNull())
+    return Lifetimes(df, own.fields, own.scoped, own.births)
+
+
+def _places(own: Lifetimes, names: Sequence[str]) -> list[int]:
+    """The places of columns that are no structs."""
+    return [_first_part(own, own.place(name)) for name in names]
+
+
+def _first_part(own: Lifetimes, at: int) -> int:
+    return sum(1 for field in own.fields[:at] for _ in parts(field.name, field.dataType))
+
+
+def _renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
+    if isinstance(expr, Col):
+        return Col(names[expr.name])
+    if isinstance(expr, Call):
+        return Call(expr.name, tuple(_renamed(arg, names) for arg in expr.args))
+    return expr
+
+
+def _argument_type(own: Lifetimes, item: Aggregate) -> T.DataType | None:
+    if len(item.args) == 1 and isinstance(item.args[0], Col):
+        return own.fields[own.place(item.args[0].name)].dataType
+    return None
+
+
+def never() -> SparkColumn:
+    """The expiry of rows that never expire."""
+    return F.lit(NEVER).cast("bigint")

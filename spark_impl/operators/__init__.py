@@ -1,0 +1,1 @@
+"""The operators: one step function each, from deltas to a delta."""

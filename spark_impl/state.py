@@ -1,0 +1,167 @@
+"""State as bytes: Arrow IPC, with a version, and safe to open in another process.
+
+A state is a set of pieces. The rows of a store are one piece for each segment, named by the
+segment's number, which never stands for other rows; so a driver that knows which pieces it has
+written needs to write only new ones and to delete the ones that are gone. Rows of a segment that
+were dropped since are a small piece of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from reference.errors import TickproofError
+from spark_impl.frame import Frame
+from spark_impl.operators.base import Piece, State
+from spark_impl.plan import Plan, PlanState
+from spark_impl.store import Segment, Store
+
+VERSION: Final = "1"
+_VERSION_KEY: Final = b"tickproof.state.version"
+_QUERY_KEY: Final = b"tickproof.state.query"
+_LENGTH_KEY: Final = b"tickproof.length"
+
+
+class StateError(TickproofError):
+    """Bytes that are not a state this program can open."""
+
+
+def state_to_bytes(plan: Plan, state: PlanState) -> bytes:
+    """The whole state as one Arrow IPC stream: the names of its pieces and their bytes."""
+    pieces = state_to_pieces(tuple(_compacted(own) for own in state))
+    schema = pa.schema(
+        [("piece", pa.string()), ("content", pa.large_binary())],
+        metadata={_VERSION_KEY: VERSION.encode(), _QUERY_KEY: _identity(plan)},
+    )
+    batch = pa.record_batch(
+        [pa.array(list(pieces), pa.string()), pa.array(list(pieces.values()), pa.large_binary())],
+        schema=schema,
+    )
+    return _ipc(batch)
+
+
+def _identity(plan: Plan) -> bytes:
+    return f"{plan.output} {plan.lead} {plan.query!r}".encode()
+
+
+def _compacted(state: State) -> State:
+    """The same state without the rows that were dropped from its segments."""
+    return {
+        name: piece.compacted() if isinstance(piece, Store) else piece
+        for name, piece in state.items()
+    }
+
+
+def state_from_bytes(plan: Plan, data: bytes) -> PlanState:
+    """Undo `state_to_bytes`; refuses other versions and other queries."""
+    try:
+        with pa.ipc.open_stream(data) as reader:
+            schema, table = reader.schema, reader.read_all()
+    except (pa.ArrowInvalid, OSError) as error:
+        raise StateError(f"these bytes are not a state: {error}") from None
+    metadata = schema.metadata or {}
+    version = metadata.get(_VERSION_KEY, b"none").decode()
+    if version != VERSION:
+        raise StateError(
+            f"the state has version {version}, but this program reads version {VERSION}; "
+            "use the program that wrote it, or start from an empty state"
+        )
+    if metadata.get(_QUERY_KEY) != _identity(plan):
+        raise StateError("the state belongs to another query; start from an empty state")
+    names, contents = table["piece"].to_pylist(), table["content"].to_pylist()
+    return state_from_pieces(plan, dict(zip(names, contents, strict=True)))
+
+
+def state_to_pieces(
+    state: PlanState, known: Mapping[str, object] | None = None
+) -> dict[str, bytes]:
+    """The pieces of a state by name; those in `known` are listed, but left empty."""
+    pieces: dict[str, bytes] = {}
+    for number, own in enumerate(state):
+        for name, piece in own.items():
+            _add(pieces, f"{number}/{name}", piece, known or {})
+    return pieces
+
+
+def _add(pieces: dict[str, bytes], path: str, piece: Piece, known: Mapping[str, object]) -> None:
+    if isinstance(piece, int):
+        pieces[f"{path}={piece}"] = b""
+    elif isinstance(piece, Frame):
+        pieces[path] = _frame_bytes(piece)
+    else:
+        pieces[f"{path}#{piece.next_number}"] = _frame_bytes(piece.empty)
+        for segment in piece.segments:
+            name = f"{path}/{segment.number}"
+            pieces[name] = b"" if name in known else _frame_bytes(segment.frame)
+            if segment.start or segment.alive is not None:
+                alive = np.ones(len(segment.frame), np.bool_)
+                if segment.alive is not None:
+                    alive = segment.alive.copy()
+                alive[: segment.start] = False
+                pieces[f"{name}!"] = np.packbits(alive).tobytes()
+
+
+def state_from_pieces(plan: Plan, pieces: Mapping[str, bytes]) -> PlanState:
+    """Undo `state_to_pieces`; all pieces must have their content."""
+    made: list[dict[str, Piece]] = [{} for _ in plan.nodes]
+    for name, content in pieces.items():
+        number, _, rest = name.partition("/")
+        own = made[int(number)]
+        if "=" in rest:
+            key, _, value = rest.partition("=")
+            own[key] = int(value)
+        elif "#" in rest:
+            key, _, value = rest.partition("#")
+            own[key] = _store(pieces, f"{number}/{key}", int(value), _frame(content))
+        elif "/" not in rest:
+            own[rest] = _frame(content)
+    return tuple(made)
+
+
+def _store(pieces: Mapping[str, bytes], path: str, next_number: int, empty: Frame) -> Store:
+    segments = []
+    for name in pieces:
+        if not name.startswith(f"{path}/") or name.endswith("!"):
+            continue
+        frame, alive = _frame(pieces[name]), None
+        if f"{name}!" in pieces:
+            packed = np.frombuffer(pieces[f"{name}!"], np.uint8)
+            alive = np.unpackbits(packed, count=len(frame)).astype(np.bool_)
+        segments.append(Segment(int(name.rpartition("/")[2]), frame, 0, alive))
+    return Store(empty, tuple(segments), next_number)
+
+
+def _frame_bytes(frame: Frame) -> bytes:
+    fields = [pa.field(f"c{at}", column.type) for at, column in enumerate(frame.columns)]
+    arrays = list(frame.columns)
+    for name, values in frame.numbers.items():
+        array = pa.array(values)
+        fields.append(pa.field(f"n{name}", array.type))
+        arrays.append(array)
+    # A frame may have no columns at all, so its length is written beside them.
+    schema = pa.schema(fields, metadata={_LENGTH_KEY: str(len(frame)).encode()})
+    return _ipc(pa.RecordBatch.from_arrays(arrays, schema=schema))
+
+
+def _frame(content: bytes) -> Frame:
+    with pa.ipc.open_stream(content) as reader:
+        batch = reader.read_next_batch()
+    columns, numbers = [], {}
+    for field, array in zip(batch.schema, batch.columns, strict=True):
+        if field.name.startswith("c"):
+            columns.append(array)
+        else:
+            numbers[field.name[1:]] = array.to_numpy(zero_copy_only=False)
+    return Frame(columns, numbers, int(batch.schema.metadata[_LENGTH_KEY]))
+
+
+def _ipc(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data

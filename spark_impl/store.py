@@ -1,0 +1,216 @@
+"""State: rows in segments, found by hash, dropped by expiry.
+
+A segment is never changed. A step appends one, marks rows of others as dropped, and drops whole
+segments; so what it costs, and what a driver has to write, follows what arrived and expired, not
+what is held. Indexes are built when first needed and are not part of the state's bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from spark_impl.frame import Bools, Frame, Ints, concat
+from spark_impl.horizon import Horizon
+from spark_impl.kernels.ordering import expand_ranges
+
+MOST_SEGMENTS = 16
+SMALL_SEGMENT = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """Rows in the order of their expiry (`ets`), if they have one."""
+
+    number: int
+    """Unique in its store for ever: the same number is the same rows."""
+    frame: Frame
+    start: int = 0
+    """The rows before this one have expired."""
+    alive: Bools | None = None
+    """The rows that were not dropped one by one; None if all."""
+    indexes: dict[str, tuple[Ints, Ints]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        if self.alive is None:
+            return len(self.frame) - self.start
+        return int(np.count_nonzero(self.alive[self.start :]))
+
+    def index(self, name: str) -> tuple[Ints, Ints]:
+        """The hashes in order, and where they are."""
+        if name not in self.indexes:
+            hashes = self.frame[name]
+            order = np.argsort(hashes, kind="stable")
+            self.indexes[name] = (hashes[order], order)
+        return self.indexes[name]
+
+    def rows(self) -> Frame:
+        """The rows that are held."""
+        if self.alive is None:
+            return self.frame.slice(self.start, len(self.frame)) if self.start else self.frame
+        positions = np.flatnonzero(self.alive[self.start :]) + self.start
+        return self.frame.take(positions)
+
+    def without(self, positions: Ints) -> Segment:
+        alive = np.ones(len(self.frame), np.bool_) if self.alive is None else self.alive.copy()
+        alive[positions] = False
+        return replace(self, alive=alive)
+
+    def is_held(self, positions: Ints) -> Bools:
+        held = positions >= self.start
+        return held if self.alive is None else held & self.alive[positions]
+
+
+@dataclass(frozen=True)
+class Found:
+    """Rows found in a store: what they hold, for which question, and where they are."""
+
+    rows: Frame
+    question: Ints
+    places: tuple[Ints, ...]
+    """For each segment of the store, positions in it; `rows` has them in the same order."""
+
+    def only(self, mask: Bools) -> Found:
+        """Some of them."""
+        places, at = [], 0
+        for positions in self.places:
+            places.append(positions[mask[at : at + len(positions)]])
+            at += len(positions)
+        return Found(self.rows.where(mask), self.question[mask], tuple(places))
+
+
+@dataclass(frozen=True)
+class Store:
+    """Rows of one layout, in segments."""
+
+    empty: Frame
+    """No rows, but the layout."""
+    segments: tuple[Segment, ...] = ()
+    next_number: int = 0
+
+    def __len__(self) -> int:
+        return sum(map(len, self.segments))
+
+    def rows(self) -> Frame:
+        """Everything that is held."""
+        return concat([self.empty, *(segment.rows() for segment in self.segments)])
+
+    def append(self, frame: Frame) -> Store:
+        """With more rows."""
+        if len(frame) == 0:
+            return self
+        added = replace(
+            self,
+            segments=(*self.segments, Segment(self.next_number, _by_expiry(frame))),
+            next_number=self.next_number + 1,
+        )
+        return added._merged()
+
+    def find(self, hashes: Ints, index: str = "h") -> Found:
+        """The rows that have one of these hashes; the hashes are sorted and differ."""
+        frames, questions, places = [self.empty], [np.empty(0, np.int64)], []
+        for segment in self.segments:
+            known, order = segment.index(index)
+            first = np.searchsorted(known, hashes, side="left")
+            stop = np.searchsorted(known, hashes, side="right")
+            question, at = expand_ranges(first, stop)
+            positions = order[at]
+            held = segment.is_held(positions)
+            positions = positions[held]
+            frames.append(segment.frame.take(positions))
+            questions.append(question[held])
+            places.append(positions)
+        return Found(concat(frames), np.concatenate(questions), tuple(places))
+
+    def drop(self, found: Found) -> Store:
+        """Without rows that were found."""
+        kept = [
+            segment.without(positions) if len(positions) else segment
+            for segment, positions in zip(self.segments, found.places, strict=True)
+        ]
+        return replace(self, segments=tuple(kept))._compacted()
+
+    def pop_passed(self, horizon: Horizon) -> tuple[Frame, Store]:
+        """The rows whose expiry is closed, and the store without them."""
+        if not self.segments:
+            return self.empty, self
+        popped, kept = [self.empty], []
+        for segment in self.segments:
+            gone, rest = _pop(segment, horizon)
+            popped.append(gone)
+            if rest is not None:
+                kept.append(rest)
+        return concat(popped), replace(self, segments=tuple(kept))._compacted()
+
+    def mapped(self, change: Callable[[Frame], Frame]) -> Store:
+        """Every row rewritten; for rare events only, because it touches all of them."""
+        frame = change(self.rows())
+        fresh = Store(change(self.empty), (), self.next_number)
+        return fresh.append(frame)
+
+    def compacted(self) -> Store:
+        """The same rows, and nothing else in memory."""
+        segments = tuple(Segment(s.number, s.rows()) for s in self.segments)
+        return replace(self, segments=segments)
+
+    def _compacted(self) -> Store:
+        """Segments without rows are dropped, and half-empty ones rewritten."""
+        kept: list[Segment] = []
+        number = self.next_number
+        for segment in self.segments:
+            held = len(segment)
+            if held == 0:
+                continue
+            if 2 * held < len(segment.frame):
+                segment = Segment(number, segment.rows())
+                number += 1
+            kept.append(segment)
+        return Store(self.empty, tuple(kept), number)
+
+    def _merged(self) -> Store:
+        """Few segments: the last ones together while they are small, else the smallest pair."""
+        segments, number = list(self.segments), self.next_number
+        while len(segments) > 1:
+            sizes = [len(segment) for segment in segments]
+            if sizes[-1] + sizes[-2] <= SMALL_SEGMENT:
+                at = len(segments) - 2
+            elif len(segments) > MOST_SEGMENTS:
+                at = min(range(len(segments) - 1), key=lambda n: sizes[n] + sizes[n + 1])
+            else:
+                break
+            together = concat([segments[at].rows(), segments[at + 1].rows()])
+            segments[at : at + 2] = [Segment(number, _by_expiry(together))]
+            number += 1
+        return Store(self.empty, tuple(segments), number)
+
+
+def _by_expiry(frame: Frame) -> Frame:
+    if "ets" not in frame.numbers:
+        return frame
+    expiry = frame["ets"]
+    if bool((expiry[1:] >= expiry[:-1]).all()):
+        return frame
+    return frame.take(np.argsort(expiry, kind="stable"))
+
+
+def _pop(segment: Segment, horizon: Horizon) -> tuple[Frame, Segment | None]:
+    expiry = segment.frame["ets"]
+    none = segment.frame.slice(0, 0)
+    if horizon.is_shared:
+        if horizon.limit is None:
+            return none, segment
+        stop = max(int(np.searchsorted(expiry, horizon.limit, side="right")), segment.start)
+        if stop == segment.start:
+            return none, segment
+        gone = segment.frame.slice(segment.start, stop)
+        if segment.alive is not None:
+            gone = gone.where(segment.alive[segment.start : stop])
+        return gone, replace(segment, start=stop) if stop < len(expiry) else None
+    passed = horizon.passed(expiry, segment.frame)
+    positions = np.flatnonzero(passed)
+    positions = positions[segment.is_held(positions)]
+    if len(positions) == 0:
+        return none, segment
+    return segment.frame.take(positions), segment.without(positions)
