@@ -14,8 +14,12 @@ from reference import append
 from reference.arrivals import Admitted, Progress, progress
 from reference.case import AppendRow, Case, Change
 from reference.oracle import changelogs
+from reference.promises import OutputPunctuation, Undecided, sound
 from reference.query import Distinct, Query, Select
 from reference.streams import StreamTuple
+
+PATIENCE = 40
+"""How many futures are tried before promptness is left undecided: a judge has many cases to see."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,17 @@ class Expectation:
     def appended(self) -> list[AppendRow]:
         """The append-only rows, for a case that asks for them."""
         return append.append_rows(self.case.query, self.tuples)
+
+    @cached_property
+    def due(self) -> list[frozenset[OutputPunctuation]] | None:
+        """For each step of the case, the output punctuations that become sound in it.
+
+        None where nothing is known of promptness.
+        """
+        try:
+            return sound(self.case, self.progress, PATIENCE)
+        except Undecided:
+            return None
 
     @cached_property
     def candidates(self) -> list[Change]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from conformance.run import Run, StepReport
 from reference.case import Case
 from reference.clock import NEVER
-from reference.promises import OutputPunctuation, Undecided, sound
+from reference.promises import OutputPunctuation
 from reference.promises import allowed_state as allowed_by_leaf
 from reference.streams import Constant, Pattern, Punctuation, StreamTuple, Wildcard
 from reference.types import Row, normal, normal_row, sort_key
@@ -24,20 +24,9 @@ if TYPE_CHECKING:
     from conformance.judge import Verdict
 
 
-def due_punctuations(right: Expectation) -> list[frozenset[OutputPunctuation]] | None:
-    """For each step of the case, the output punctuations that become sound in it.
-
-    None where nothing is known of promptness.
-    """
-    try:
-        return sound(right.case, right.progress)
-    except Undecided:
-        return None
-
-
 def newly_sound(right: Expectation, step: int) -> list[Punctuation]:
     """The punctuations to send in a step; none after the last element has arrived."""
-    due = due_punctuations(right)
+    due = right.due
     if due is None or step >= len(due):
         return []
     watermark = right.progress[step].watermark
@@ -106,7 +95,7 @@ def judge_punctual(case: Case, run: Run, right: Expectation) -> Verdict:
             seen[key] = number
             standing.append((number, punctuation))
             checked += 1
-    due = due_punctuations(right)
+    due = right.due
     if due is not None:
         for number, questions in enumerate(due):
             for question in sorted(questions, key=repr):
