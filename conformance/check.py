@@ -19,9 +19,10 @@ import pyarrow.compute as pc
 from conformance import bulk
 from conformance.adapter import Adapter, BulkAdapter
 from conformance.adapters import open_adapter
+from conformance.expectation import expectations
 from conformance.judge import Judgement, Verdict, judge
 from conformance.report import Report, Violation
-from conformance.run import LEVELS, Failure, Run, StepReport
+from conformance.run import LEVELS, Run, StepReport
 from conformance.shrink import shrink, without
 from conformance.versions import installed_version
 from properties.bulk import bulk_cases, bulk_queries, bulk_runs
@@ -91,27 +92,36 @@ def check(
         cases, seed, tuple(operators or OPERATORS), tuple(levels or LEVELS), per_query=per_query
     )
     opened = open_adapter(adapter) if isinstance(adapter, str) else adapter
+    label = adapter if isinstance(adapter, str) else adapter.name
     try:
-        return _Check(opened, plan, watch or (lambda *_: None)).report()
+        return _Check(opened, plan, watch or (lambda *_: None), label).report()
     finally:
         if isinstance(adapter, str):
             opened.close()
 
 
-def check_cases(adapter: Adapter, cases: Sequence[Case], levels: Sequence[str] = ()) -> Report:
+def check_cases(
+    adapter: str | Adapter, cases: Sequence[Case], levels: Sequence[str] = ()
+) -> Report:
     """Check an adapter on given cases, as they are."""
-    checking = _Check(adapter, Plan(levels=tuple(levels or LEVELS)), lambda *_: None)
-    return checking.given(cases)
+    opened = open_adapter(adapter) if isinstance(adapter, str) else adapter
+    label = adapter if isinstance(adapter, str) else adapter.name
+    plan = Plan(levels=tuple(levels or LEVELS))
+    try:
+        return _Check(opened, plan, lambda *_: None, label).given(cases)
+    finally:
+        if isinstance(adapter, str):
+            opened.close()
 
 
 class _Check:
-    def __init__(self, adapter: Adapter, plan: Plan, watch: Watch) -> None:
+    def __init__(self, adapter: Adapter, plan: Plan, watch: Watch, label: str) -> None:
         self.adapter = adapter
         self.plan = plan
         self.watch = watch
         self.claims = adapter.claims
         self.levels = [level for level in plan.levels if level in self.claims.levels]
-        self.result = Report(adapter.name, seed=plan.seed)
+        self.result = Report(label, seed=plan.seed)
         self.found: dict[tuple[str, str], tuple[Case, Verdict, int]] = {}
 
     def report(self) -> Report:
@@ -203,9 +213,9 @@ class _Check:
     def judged(
         self, cases: Sequence[tuple[str, Case]], levels: Sequence[str] | None = None
     ) -> None:
-        runs = self.adapter.run([case.without_expectation() for _, case in cases])
-        for (operator, case), run in zip(cases, runs, strict=True):
-            judgement = judge(case, run, self.levels if levels is None else levels)
+        wanted = self.levels if levels is None else levels
+        judgements = self.judgements([case for _, case in cases], wanted)
+        for (operator, case), judgement in zip(cases, judgements, strict=True):
             self.result.add(operator, judgement)
             self.remember(operator, case, judgement)
 
@@ -225,19 +235,22 @@ class _Check:
             self.found.items(), key=lambda item: _size(item[1][0])
         ):
             small = shrink(case, partial(self.fails, level))
-            again = next(iter(self.judge_again([small])), None)
-            if again is not None and not again.verdicts[level].ok:
+            (again,) = self.judgements([small], self.levels)
+            if not again.verdicts[level].ok:
                 case, verdict = small, again.verdicts[level]
             named = replace(case, name=f"{self.adapter.name}-{operator}-{level}")
             self.result.violations.append(Violation(named, operator, verdict, alike))
 
     def fails(self, level: str, cases: Sequence[Case]) -> list[bool]:
-        return [not judgement.verdicts[level].ok for judgement in self.judge_again(cases)]
+        return [not found.verdicts[level].ok for found in self.judgements(cases, [level])]
 
-    def judge_again(self, cases: Sequence[Case]) -> Iterator[Judgement]:
-        runs: Sequence[Run | Failure] = list(self.adapter.run(cases))
-        for case, run in zip(cases, runs, strict=True):
-            yield judge(case, run, self.levels)
+    def judgements(self, cases: Sequence[Case], levels: Sequence[str]) -> Iterator[Judgement]:
+        """Run the cases, and judge each run by what was expected before it ran."""
+        expected = expectations(cases)
+        runs = self.adapter.run([case.without_expectation() for case in cases])
+        for case, run, right in zip(cases, runs, expected, strict=True):
+            by_element = isinstance(run, Run) and run.arrival == "element"
+            yield judge(case, run, levels, right if by_element else None)
 
 
 def as_batch(case: Case) -> Case:

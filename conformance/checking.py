@@ -20,7 +20,6 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from conformance.adapters import open_adapter
 from conformance.catalogue import find_case
 from conformance.check import DEFAULT_CASES, DEFAULT_SEED, check, check_cases
 from conformance.report import Report, Tally, Violation, combined_json
@@ -72,11 +71,7 @@ def run_checks(wish: CheckWish, console: Console) -> bool:
 
 def _checked(name: str, wish: CheckWish, console: Console) -> Report:
     if wish.case is not None:
-        adapter = open_adapter(name)
-        try:
-            return check_cases(adapter, [find_case(wish.case)], wish.levels)
-        finally:
-            adapter.close()
+        return check_cases(name, [find_case(wish.case)], wish.levels)
     with Progress(
         TextColumn("{task.fields[adapter]}"),
         BarColumn(),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 
 from reference import append
 from reference.arrivals import Admitted, Progress, progress
@@ -80,6 +81,25 @@ class Expectation:
             streams[name] = admitted.copy()
             streams[name].advance(watermark)
         return Progress(streams, watermark)
+
+
+def expectations(cases: Sequence[Case]) -> list[Expectation]:
+    """The expectations of many cases; those of one query are worked out in one statement."""
+    made = [Expectation(case) for case in cases]
+    for _, group in groupby(made, key=lambda each: each.case.query):
+        together = list(group)
+        query = together[0].case.query
+        if together[0].case.output == "append":
+            continue
+        tuples = [each.tuples for each in together]
+        answers = {"changes": changelogs(query, tuples)}
+        if query.free:
+            answers["candidates"] = changelogs(without_choice(query), tuples)
+        for name, found in answers.items():
+            for each, own in zip(together, found, strict=True):
+                # A cached property is an entry of the object's dictionary.
+                each.__dict__[name] = own
+    return made
 
 
 def without_choice(query: Query) -> Query:

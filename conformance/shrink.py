@@ -18,7 +18,7 @@ from reference.streams import Element, Stream, StreamTuple, Watermark
 StillFails = Callable[[Sequence[Case]], Sequence[bool]]
 
 MOST_ROUNDS = 60
-MOST_PROPOSALS = 64
+MOST_PROPOSALS = 16
 
 
 def shrink(case: Case, still_fails: StillFails) -> Case:

@@ -57,7 +57,10 @@ TIME, SCOPE = "tickproof time", "tickproof case"
 
 
 def local_session() -> SparkSession:
-    """A Spark session on this machine, quiet but for errors."""
+    """A Spark session on this machine, quiet but for errors.
+
+    It is a Spark Connect session if the environment says so (SPARK_REMOTE=local, or a server).
+    """
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         raise AdapterError(
             "Spark needs Java 17, and none was found; install it "
@@ -69,9 +72,11 @@ def local_session() -> SparkSession:
     from pyspark.sql import SparkSession
 
     cores = str(os.cpu_count() or 2)
+    builder = SparkSession.builder
+    if "SPARK_REMOTE" not in os.environ:
+        builder = builder.master(f"local[{cores}]")
     builder = (
-        SparkSession.builder.master(f"local[{cores}]")
-        .appName("tickproof")
+        builder.appName("tickproof")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", cores)
@@ -89,7 +94,10 @@ class SparkBatch:
     claims = Claims(levels=frozenset({"final"}), punctuations=False)
 
     def __init__(self, session: SparkSession | None = None) -> None:
-        self.owned = session is None
+        from pyspark.sql import SparkSession
+
+        # A session that was there before is someone else's to stop.
+        self.owned = session is None and SparkSession.getActiveSession() is None
         self.session = session or local_session()
 
     def run(self, cases: Sequence[Case]) -> Iterator[Run | Failure]:

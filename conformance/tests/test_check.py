@@ -1,0 +1,210 @@
+"""The checker: it must find what is wrong, make it small, and say how to see it again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+import fixtures
+from conformance.adapters import adapter_names, open_adapter
+from conformance.check import CheckError, Plan, check, check_cases
+from conformance.cli import main
+from conformance.own_engines import InProcess
+from conformance.shrink import shrink
+from conformance.tests.wrong_engines import Crashes, LateExpiry, OnlyMinus
+from reference import Range, Source, parse_lanes
+from reference.case import Case
+from reference.errors import TickproofError
+from reference.lanes import format_case_lanes
+from reference.query import OPERATORS
+
+WRONG = "python:conformance.tests.wrong_engines:"
+
+
+def test_the_reference_conforms_at_every_level() -> None:
+    report = check("reference", cases=100, seed=1)
+    assert report.conforms
+    assert set(report.levels) == {"final", "prompt", "punctual", "lean", "durable"}
+    assert set(report.operators) == set(OPERATORS)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_operators_in_process_conform(seed: int) -> None:
+    report = check("in-process", cases=600, seed=seed)
+    assert not [v.to_json() for v in report.violations]
+    assert report.conforms
+    assert set(report.levels) == {"final", "prompt", "lean", "durable"}
+
+
+def test_the_operators_in_process_conform_on_every_fixture() -> None:
+    cases = [case for case in fixtures.load_all() if not _is_punctuated(case)]
+    report = check_cases(InProcess(), cases)
+    assert not [v.to_json() for v in report.violations]
+    assert report.levels["final"].checked == len(cases) > 50
+
+
+def _is_punctuated(case: Case) -> bool:
+    return any(
+        not hasattr(e, "row") and hasattr(e, "patterns")
+        for stream in case.streams.values()
+        for e in stream.elements
+    )
+
+
+def test_a_wrong_engine_is_found_and_its_failure_is_small() -> None:
+    report = check(LateExpiry(), cases=60, seed=3, operators=["window", "distinct"])
+    assert not report.conforms
+    (distinct,) = [v for v in report.violations if v.operator == "distinct"]
+    assert sum(len(s.elements) for s in distinct.case.streams.values()) <= 4
+    assert distinct.verdict.why.endswith("is in the answer and should not be.")
+    assert distinct.alike > 10
+
+
+def test_vacuity_is_counted() -> None:
+    report = check("reference", cases=60, seed=3, operators=["minus"], levels=["final"])
+    counts = report.vacuity["minus"]
+    assert counts["cases"] == 60
+    assert counts["cases with answers"] > 30
+    assert counts["rows that go"] > 100
+
+
+def test_what_is_not_claimed_is_counted_as_such_and_never_passed() -> None:
+    report = check(OnlyMinus(), cases=60, seed=3)
+    assert set(report.operators) <= {"window", "minus"}
+    assert report.not_claimed["join"] > 0
+    assert report.conforms
+
+
+def test_an_engine_that_cannot_run_does_not_conform() -> None:
+    report = check(Crashes(), cases=20, seed=3)
+    assert not report.conforms
+    assert {v.verdict.status for v in report.violations} == {"invalid"}
+
+
+def test_a_check_that_checked_nothing_does_not_conform() -> None:
+    assert not check_cases(InProcess(), []).conforms
+
+
+def test_the_same_seed_gives_the_same_cases() -> None:
+    one, two, other = (
+        check("reference", cases=40, seed=seed, levels=["final"]).vacuity for seed in (9, 9, 10)
+    )
+    assert one == two != other
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"operators": ("mnus",)}, "unknown operator 'mnus'"),
+        ({"levels": ("finally",)}, "unknown level 'finally'"),
+        ({"cases": 0}, "0 cases prove nothing"),
+    ],
+)
+def test_a_plan_that_makes_no_sense_is_refused(options: dict[str, object], reason: str) -> None:
+    with pytest.raises(CheckError, match=reason):
+        Plan(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "name", ["nope", "python:nowhere:Class", "python:conformance.adapters", "python:json:Nope"]
+)
+def test_an_adapter_that_is_not_there_is_one_clear_error(name: str) -> None:
+    with pytest.raises(TickproofError, match=name.split(":")[-1]):
+        open_adapter(name)
+
+
+def test_shrinking_keeps_what_fails_and_drops_the_rest() -> None:
+    source = Source("S", "v bigint").window(Range(5))
+    case = parse_lanes("S: 1@10 2@11 / 3@15 ~12 / 4@20 5@30 ~31").case(source.distinct())
+
+    def has_three(cases: Sequence[Case]) -> list[bool]:
+        return [any(t.row == (3,) for t in c.streams["S"].tuples()) for c in cases]
+
+    assert format_case_lanes(shrink(case, has_three)) == "S: 3@0"
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_command_writes_its_reports(capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(
+        ["check", "in-process", "--cases", "60", "--json", "out/r.json", "--junit", "out/r.xml"]
+    )
+    assert code == 0
+    assert "in-process conforms: " in capsys.readouterr().out
+    report = json.loads(Path("out/r.json").read_text())
+    wanted = {
+        "adapter", "cases", "seconds", "cases_per_second", "levels", "operators", "violations",
+        "vacuity", "versions",
+    }  # fmt: skip
+    assert wanted <= set(report)
+    assert report["levels"]["final"] == {
+        "checked": report["levels"]["final"]["passed"],
+        "passed": report["levels"]["final"]["checked"],
+    }
+    suite = ElementTree.parse("out/r.xml").getroot().find("testsuite")
+    assert suite is not None
+    assert int(suite.get("tests", "0")) > 20
+    assert suite.get("failures") == "0"
+
+
+def test_a_failure_is_drawn_saved_and_can_be_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(
+        ["check", WRONG + "LateExpiry", "--cases", "20", "--operators", "minus", "--json", "r.json"]
+    )
+    assert code == 1
+    shown = capsys.readouterr().out
+    assert "minus is not final" in shown
+    assert "does not conform" in shown
+    (violation,) = json.loads(Path("r.json").read_text())["violations"]
+    assert violation["level"] == "final"
+    assert violation["why"] in shown
+    command = violation["repeat"].split()
+    assert command[:2] == ["tickproof", "check"]
+    assert main(command[1:]) == 1
+    again = capsys.readouterr().out
+    assert violation["why"] in again
+
+
+def test_several_adapters_make_one_report() -> None:
+    assert (
+        main(["check", "reference", "in-process", "--cases", "20", "--quiet", "--json", "r"]) == 0
+    )
+    report = json.loads(Path("r").read_text())
+    assert [each["adapter"] for each in report["adapters"]] == ["reference", "in-process"]
+    assert report["cases"] == sum(each["cases"] for each in report["adapters"])
+    assert report["conforms"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["check", "nope"],
+        ["check", "in-process", "--operators", "mnus"],
+        ["check", "in-process", "--cases", "many"],
+        ["check", "in-process", "--case", "no-such-case"],
+        ["check", "in-process", "--cases", "1", "--json", "/proc/nothing/here.json"],
+    ],
+)
+def test_what_cannot_run_is_one_line_and_exit_code_2(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("tickproof: ")
+    assert len(error.splitlines()) == 1
+
+
+def test_the_adapters_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["adapters"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in adapter_names())
