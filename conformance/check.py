@@ -20,9 +20,9 @@ from conformance import bulk
 from conformance.adapter import Adapter, BulkAdapter
 from conformance.adapters import open_adapter
 from conformance.expectation import expectations
-from conformance.judge import Judgement, Verdict, judge
+from conformance.judge import FAILED, Judgement, Verdict, judge
 from conformance.report import Report, Violation
-from conformance.run import LEVELS, Run, StepReport
+from conformance.run import LEVELS, Failure, Run, StepReport
 from conformance.shrink import shrink, without
 from conformance.versions import installed_version
 from properties.bulk import bulk_cases, bulk_queries, bulk_runs
@@ -215,7 +215,7 @@ class _Check:
     ) -> None:
         wanted = self.levels if levels is None else levels
         judgements = self.judgements([case for _, case in cases], wanted)
-        for (operator, case), judgement in zip(cases, judgements, strict=True):
+        for (operator, case), (judgement, _) in zip(cases, judgements, strict=True):
             self.result.add(operator, judgement)
             self.remember(operator, case, judgement)
 
@@ -235,22 +235,25 @@ class _Check:
             self.found.items(), key=lambda item: _size(item[1][0])
         ):
             small = shrink(case, partial(self.fails, level))
-            (again,) = self.judgements([small], self.levels)
+            ((again, run),) = self.judgements([small], self.levels)
             if not again.verdicts[level].ok:
                 case, verdict = small, again.verdicts[level]
             named = replace(case, name=f"{self.adapter.name}-{operator}-{level}")
-            self.result.violations.append(Violation(named, operator, verdict, alike))
+            actual = run.answers() if isinstance(run, Run) and verdict.status == FAILED else None
+            self.result.violations.append(Violation(named, operator, verdict, actual, alike))
 
     def fails(self, level: str, cases: Sequence[Case]) -> list[bool]:
-        return [not found.verdicts[level].ok for found in self.judgements(cases, [level])]
+        return [not found.verdicts[level].ok for found, _ in self.judgements(cases, [level])]
 
-    def judgements(self, cases: Sequence[Case], levels: Sequence[str]) -> Iterator[Judgement]:
+    def judgements(
+        self, cases: Sequence[Case], levels: Sequence[str]
+    ) -> Iterator[tuple[Judgement, Run | Failure]]:
         """Run the cases, and judge each run by what was expected before it ran."""
         expected = expectations(cases)
         runs = self.adapter.run([case.without_expectation() for case in cases])
         for case, run, right in zip(cases, runs, expected, strict=True):
             by_element = isinstance(run, Run) and run.arrival == "element"
-            yield judge(case, run, levels, right if by_element else None)
+            yield judge(case, run, levels, right if by_element else None), run
 
 
 def as_batch(case: Case) -> Case:

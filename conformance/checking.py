@@ -137,8 +137,7 @@ def _show_violations(report: Report, wish: CheckWish, console: Console) -> None:
             ),
             Text(f"({violation.alike:,} cases like this; the smallest is shown)"),
         )
-        instants = [] if verdict.instant is None else [verdict.instant]
-        show(timeline(violation.case, marked=instants), console)
+        show(timeline(violation.case, actual=violation.actual, wrong_at=verdict.instant), console)
         console.print(Text(verdict.why))
         console.print(f"To run exactly this case again:  {repeat}", highlight=False, soft_wrap=True)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +36,8 @@ class Violation:
     case: Case
     operator: str
     verdict: Verdict
+    actual: Mapping[int, Sequence[Row]] | None = None
+    """What the implementation answered, each answer from its instant on."""
     alike: int = 1
     """How many failures of this operator at this level the check met."""
     repeat: str = ""

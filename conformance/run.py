@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reference.case import AppendRow, Change
 from reference.streams import Punctuation, StreamTuple
+from reference.types import Row, normal_row, sort_key
 
 LEVELS = ("final", "prompt", "punctual", "lean", "durable")
 """The five levels of conformance, as the specification orders them."""
@@ -46,6 +48,15 @@ class Run:
 
     def changes(self) -> list[Change]:
         return [change for step in self.steps for change in step.changes]
+
+    def answers(self) -> dict[int, list[Row]]:
+        """The answers that the changes add up to, each from its instant on."""
+        answer: Counter[Row] = Counter()
+        found: dict[int, list[Row]] = {}
+        for change in sorted(self.changes(), key=lambda change: change.ts):
+            answer[normal_row(change.row)] += change.sign
+            found[change.ts] = sorted((+answer).elements(), key=sort_key)
+        return found
 
     def appended(self) -> list[AppendRow]:
         return [row for step in self.steps for row in step.appended]

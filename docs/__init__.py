@@ -1,0 +1,1 @@
+"""The documentation, and the tests that keep it true."""
