@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +28,7 @@ from reference.aggregates import Aggregate
 from reference.arrivals import admitted
 from reference.case import AppendRow, Case, Change
 from reference.clock import NEVER
-from reference.expressions import ARITHMETIC, Call, Col, Expr, Lit
+from reference.expressions import ARITHMETIC, Call, Col, Expr, Lit, columns_in
 from reference.oracle import Tuples
 from reference.query import (
     Distinct,
@@ -57,10 +59,19 @@ TIME, SCOPE = "tickproof time", "tickproof case"
 
 
 def local_session() -> SparkSession:
-    """A Spark session on this machine, quiet but for errors.
+    """The active Spark session, or a new one on this machine, quiet but for errors.
 
-    It is a Spark Connect session if the environment says so (SPARK_REMOTE=local, or a server).
+    With SPARK_REMOTE=local a new one is a Spark Connect session, with a server of its own; with
+    SPARK_REMOTE=sc://... it is one of the server there, set up as it is.
     """
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    remote = os.environ.get("SPARK_REMOTE", "")
+    if remote.startswith("sc://"):
+        return SparkSession.builder.appName("tickproof").getOrCreate()
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         raise AdapterError(
             "Spark needs Java 17, and none was found; install it "
@@ -69,21 +80,19 @@ def local_session() -> SparkSession:
     # Spark's workers take the first python3 on the PATH otherwise, which knows nothing of us.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    from pyspark.sql import SparkSession
-
     cores = str(os.cpu_count() or 2)
-    builder = SparkSession.builder
-    if "SPARK_REMOTE" not in os.environ:
-        builder = builder.master(f"local[{cores}]")
+    builder = SparkSession.builder.appName("tickproof")
+    builder = builder if remote else builder.master(f"local[{cores}]")
     builder = (
-        builder.appName("tickproof")
-        .config("spark.ui.enabled", "false")
+        builder.config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", cores)
         .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile=file:{QUIET}")
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={QUIET.as_uri()}")
     )
-    with greetings_left_out():
+    with greetings_left_out(), warnings.catch_warnings():
+        # Connect starts a server with all settings, and then says that some cannot be changed.
+        warnings.filterwarnings("ignore", "Failed to set spark")
         return builder.getOrCreate()
 
 
@@ -220,9 +229,8 @@ def translated(query: Query, frames: Mapping[str, DataFrame]) -> Relation:
             return below(left).minus(below(right))
         case Distinct(child, on):
             return below(child).distinct(on=on or None)
-        case GroupBy(child, keys, aggregates):
-            makers = {item.name: _maker(item) for item in aggregates}
-            return below(child).group_by(*keys).agg(**makers)
+        case GroupBy():
+            return _grouped(below(query.input), query)
         case Join(inputs, on, theta):
             condition = None if theta is None else spark_expression(theta, query)
             made_so_far = below(inputs[0])
@@ -245,6 +253,30 @@ def translated(query: Query, frames: Mapping[str, DataFrame]) -> Relation:
             )
             return joined if theta is None else joined.where(spark_expression(theta, query))
     raise TypeError(f"not a query: {query!r}")
+
+
+def _grouped(relation: Relation, query: GroupBy) -> Relation:
+    """A group-by; instants that its aggregates compute are columns first.
+
+    An instant of the algebra has no zone, and it takes a column to tell Spark so.
+    """
+    available = query.input.columns
+    computed: dict[str, SparkColumn] = {}
+    made: list[Aggregate] = []
+    for item in query.aggregates:
+        args: list[Expr] = []
+        for arg in item.args:
+            if not isinstance(arg, Col) and arg.type_in(available).kind == "timestamp":
+                name = f"tickproof computed {len(computed)}"
+                computed[name] = spark_expression(arg, query.input).alias(name)
+                arg = Col(name)
+            args.append(arg)
+        made.append(replace(item, args=tuple(args)))
+    if computed:
+        used = {*query.keys, *(name for item in made for a in item.args for name in columns_in(a))}
+        kept = [spark_expression(Col(name), query.input) for name in sorted(used - set(computed))]
+        relation = relation.select(*kept, *computed.values())
+    return relation.group_by(*query.keys).agg(**{item.name: _maker(item) for item in made})
 
 
 def _maker(item: Aggregate) -> Callable[[str], Aggregate]:
@@ -302,6 +334,9 @@ def _literal(expr: Lit) -> SparkColumn:
     if expr.type.kind == "timestamp":
         start = F.expr("TIMESTAMP_NTZ '1970-01-01 00:00:00'")
         return F.timestamp_add("MICROSECOND", F.lit(expr.value).cast("bigint"), start)
+    if expr.type.kind == "date":
+        # As text: PySpark loses the leading zeros of a year before 1000.
+        return F.lit(expr.value.isoformat()).cast("date")
     return F.lit(expr.value).cast(_spark_name(expr))
 
 

@@ -4,6 +4,7 @@
 >>> query = Source("S", "v bigint").window(Range(5)).distinct()
 >>> case = bulk_runs(query, count=1, seed=1, tuples=4)[0]
 >>> print(format_lanes(case.streams, case.steps, case.restarts))
+S: -1@3 ~8 // ~7 1@9
 """
 
 from properties.bulk import bulk_cases, bulk_queries, bulk_runs

@@ -8,7 +8,7 @@ depends on its last bits. So nothing has to be thrown away, and every choice can
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from properties import pools
 from properties.dice import Dice, chance, pick, some
@@ -167,8 +167,9 @@ def expression(
 
 
 def literal(dice: Dice, type_: Type) -> Lit:
-    """A calm literal of a type, sometimes NULL."""
-    return Lit(pick(dice, (*pools.calm(type_), None)), type_)
+    """A calm literal of a type, mostly one that streams hold, sometimes NULL."""
+    values = pools.calm(type_)
+    return Lit(pick(dice, (*values[:3], *values[:3], *values, None)), type_)
 
 
 def _types_at_hand(columns: Sequence[Column]) -> Sequence[Type]:
@@ -186,31 +187,39 @@ def _arithmetic(
     made = Call(operator, (left, right))
     if magnitude(made, sizes) > LARGEST_PRODUCT:
         # Too large to go on with: compute with something small instead.
-        small = Lit(2, INTEGER)
-        made = Call("+", (literal(dice, type_), small))
+        made = Call("+", (literal(dice, type_), Lit(2, INTEGER)))
     return made
 
 
 def _comparison(dice: Dice, columns: Sequence[Column], part: Callable[[Type], Expr]) -> Expr:
     type_ = pick(dice, _types_at_hand(columns))
-    others = [type_] * 4 + [t for t in pools.TYPES if t != type_ and t.comparable_with(type_)]
-    left: Expr
+    own = [Col(column.name) for column in columns if column.type == type_]
+    left: Expr = pick(dice, own) if own and not chance(dice, 4) else part(type_)
     right: Expr
-    left, right = part(type_), part(pick(dice, others))
-    own = [column.name for column in columns if column.type == type_]
-    if own and chance(dice, 4):
+    if chance(dice, 8):
         # A literal that only a value like it can equal.
-        left, right = Col(pick(dice, own)), Lit(pick(dice, _literals(type_)), type_)
-    return Call(pick(dice, COMPARISONS), (left, right))
+        right = Lit(pick(dice, pools.wild(type_) or pools.calm(type_)), type_)
+    else:
+        others = [t for t in pools.TYPES if t != type_ and t.comparable_with(type_)]
+        right = part(pick(dice, (*[type_] * 6, *others)))
+        if right == left:
+            right = literal(dice, type_)
+    # Rows should pass as often as not, so the comparisons that most values meet come up more.
+    return Call(pick(dice, ("!=", ">=", "<=", ">=", "<=", *COMPARISONS)), (left, right))
 
 
-def _literals(type_: Type) -> Sequence[object]:
-    return pools.wild(type_) or pools.calm(type_)
+def predicate(dice: Dice, below: Query, columns: Sequence[Column]) -> Expr:
+    """A condition on the columns that is not a mere literal."""
+    sizes = magnitudes(below)
 
+    def part(of: Type) -> Expr:
+        return expression(dice, columns, of, sizes, depth=0)
 
-def predicate(dice: Dice, below: Query | WindowJoin, columns: Sequence[Column]) -> Expr:
-    """A condition on the columns."""
-    return expression(dice, columns, BOOLEAN, magnitudes(below))
+    if chance(dice, 3):
+        made = expression(dice, columns, BOOLEAN, sizes)
+        if not isinstance(made, Lit):
+            return made
+    return _comparison(dice, columns, part)
 
 
 # --- operators ------------------------------------------------------------------------------------
@@ -328,12 +337,15 @@ def _minus(dice: Dice, world: World, depth: int) -> Query:
 
 
 def _alike(dice: Dice, world: World, depth: int, left: Query) -> Query:
-    """Another query, with columns of the same types."""
+    """Another query, with columns of the same types and, often, the same rows now and then."""
     wanted = [column.type for column in left.columns]
     near = [s for s in world.sources if [c.type for c in s.columns] == wanted]
-    if near and not chance(dice, 3):
-        source = pick(dice, near)
-        return Windowed(source, window(dice, source.columns))
+    match pick(dice, ("source", "windows", "other") if near else ("windows", "other")):
+        case "source":
+            source = pick(dice, near)
+            return Windowed(source, window(dice, source.columns))
+        case "windows":
+            return _other_windows(dice, left)
     right = _exact(query(dice, world, pick(dice, (0, depth - 1))), world)
     if [column.type for column in right.columns] == wanted:
         return right
@@ -342,6 +354,24 @@ def _alike(dice: Dice, world: World, depth: int, left: Query) -> Query:
     for column in left.columns:
         items.append((column.name, expression(dice, right.columns, column.type, sizes, depth=1)))
     return Project(right, tuple(items))
+
+
+def _other_windows(dice: Dice, below: Query) -> Query:
+    """The same query over other windows."""
+
+    def again(child: Query) -> Query:
+        return _other_windows(dice, child)
+
+    match below:
+        case Windowed(source):
+            return Windowed(source, window(dice, source.columns))
+        case Join(inputs):
+            return replace(below, inputs=tuple(map(again, inputs)))
+        case Union(left, right) | Intersect(left, right) | Minus(left, right):
+            return replace(below, left=again(left), right=again(right))
+        case Select(child) | Project(child) | Distinct(child) | GroupBy(child):
+            return replace(below, input=again(child))
+    return below
 
 
 def _distinct(dice: Dice, world: World, depth: int) -> Query:

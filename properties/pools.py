@@ -119,7 +119,7 @@ def one_shot(type_: Type) -> tuple[Value, ...]:
 def weighted(type_: Type, wild_too: bool = False) -> tuple[Value, ...]:
     """Values as often as they should come: two or three make up most, NULL is not rare."""
     common = calm(type_)
-    values = [*common[:3], *common[:3], *common[:2], *common[:2], *common, None, None, None]
+    values = [*common[:3] * 3, *common[:2] * 2, *common[3:5] * 2, *common, None, None, None]
     if wild_too:
         values += wild(type_)
     fresh = one_shot(type_)

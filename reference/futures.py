@@ -68,7 +68,7 @@ from reference.query import (
 )
 from reference.sql import python_rows
 from reference.streams import Between, Column, StreamTuple, pattern_values
-from reference.types import BIGINT, Row, Type, Value, normal, sort_key
+from reference.types import BIGINT, NAN, Row, Type, Value, normal, sort_key
 from reference.windows import Range, Rows, Unbounded
 
 LIMIT = 200_000
@@ -100,10 +100,13 @@ PLAIN = Search()
 
 def closed(admitted: Admitted, columns: Sequence[Column], at: int, value: Value) -> bool:
     """Whether none of the tuples tried may still come with `value` in column number `at`."""
-    named = [[promise.patterns[n] for promise in admitted.promises] for n in range(len(columns))]
+    named = [
+        [v for promise in admitted.promises for v in pattern_values(promise.patterns[n])]
+        for n in range(len(columns))
+    ]
     choices = [
-        [value] if n == at else _values(c.type, (v for p in named[n] for v in pattern_values(p)))
-        for n, c in enumerate(columns)
+        [value] if n == at else _values(column.type, named[n], named[n])
+        for n, column in enumerate(columns)
     ]
     first = MIN_TIME if admitted.watermark is None else admitted.watermark + 1
     times = [first, MAX_TIME, *(p.ts + more for p in admitted.promises for more in (0, 1))]
@@ -269,7 +272,7 @@ class _Trial:
     def _comparable(self, row: Row) -> Row:
         """Floating-point results that differ in the last digits are the same."""
         return tuple(
-            float(f"{value:.9g}") if rounded and value is not None else value
+            normal(float(f"{value:.9g}")) if rounded and value is not None else value
             for value, rounded in zip(map(normal, row), self.rounded, strict=True)
         )
 
@@ -399,6 +402,7 @@ def _values(type_: Type, named: Iterable[Value], ends: Iterable[Value] = ()) -> 
     found = [*own, *(v for end in _of_type(type_, ends) for v in _beside(end, type_))]
     top = max(found, key=lambda v: sort_key((v,)), default=_some(type_))
     found += [*_beside(top, type_)][-1:]
+    found += [_some(type_), NAN] if type_.kind == "double" else []
     good = (normal(v) for v in found if v is not None and type_.refusal(v) is None)
     return [None, *dict.fromkeys(good)]
 
@@ -431,8 +435,9 @@ def _beside(value: Value, type_: Type) -> list[Value]:
             wide = decimal.Context(prec=80)
             return [wide.subtract(value, unit), wide.add(value, unit)]
         case "date":
-            day = datetime.timedelta(days=1)
-            return [value - day, value + day]
+            days = (value.toordinal() - 1, value.toordinal() + 1)
+            last = datetime.date.max.toordinal()
+            return [datetime.date.fromordinal(day) for day in days if 1 <= day <= last]
         case _:
             return [value - 1, value + 1]
 

@@ -54,7 +54,7 @@ _TOKEN = re.compile(
               |[A-Za-z_][A-Za-z0-9_]*)
     | (?P<mark>\.\.|//|[/|:()@,!~{}*])
     )""",
-    re.VERBOSE,
+    re.VERBOSE | re.ASCII,
 )
 
 

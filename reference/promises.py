@@ -92,6 +92,10 @@ BEFORE: Final = MIN_TIME - 1
 """The instant before all others: it stands for a watermark that is not there yet."""
 
 
+TRIALS: Final = 5_000
+"""How much to try, at most, where the rules need an example and do not lead to it."""
+
+
 class Undecided(TickproofError):  # noqa: N818
     """The rules here do not reach this question."""
 
@@ -173,24 +177,31 @@ def asked(query: Query, progress: Progress) -> frozenset[OutputPunctuation]:
     return frozenset(found)
 
 
-def soundness(case: Case, progress: Progress) -> dict[OutputPunctuation, bool | None]:
-    """Whether each punctuation that is asked for is sound; None where the rules do not reach."""
+def soundness(
+    case: Case, progress: Progress, patience: int | None = None
+) -> dict[OutputPunctuation, bool | None]:
+    """Whether each punctuation that is asked for is sound; None where the rules do not reach.
+
+    `patience` limits how many futures are tried where the rules alone do not decide.
+    """
     questions = asked(case.query, progress)
     if not questions:
         return {}
     try:
-        situation = _Situation(case, progress)
+        situation = _Situation(case, progress, patience)
     except Undecided:
         return dict.fromkeys(questions)
     return {question: _or_none(situation.is_sound, question) for question in questions}
 
 
-def sound(case: Case, steps: Sequence[Progress]) -> list[frozenset[OutputPunctuation]]:
+def sound(
+    case: Case, steps: Sequence[Progress], patience: int | None = None
+) -> list[frozenset[OutputPunctuation]]:
     """For each step, the output punctuations that are sound in it and in no step before."""
     done: set[OutputPunctuation] = set()
     found: list[frozenset[OutputPunctuation]] = []
     for progress in steps:
-        verdicts = soundness(case, progress)
+        verdicts = soundness(case, progress, patience)
         if None in verdicts.values():
             raise Undecided(f"whether a punctuation of this {case.query.op} is sound")
         new = frozenset(q for q, verdict in verdicts.items() if verdict) - done
@@ -738,17 +749,30 @@ class _Input:
 
     def partition(self, raw: Row) -> Row:
         """The part of a `Rows` window to which a row of the stream belongs."""
+        return normal_row([*self.partition_values(raw).values()])
+
+    def partition_values(self, raw: Row) -> dict[int, Value]:
+        """What a row of the stream must carry to be in the same part of a `Rows` window."""
         names = self.window.partition_by if isinstance(self.window, Rows) else ()
-        return normal_row([raw[self._raw_at(name)] for name in names])
+        return {at: raw[at] for at in map(self._raw_at, names)}
 
     def _raw_at(self, name: str) -> int:
         return [column.name for column in self.raw_columns].index(name)
 
-    def arriving(self, fixed: Mapping[int, Value]) -> Iterator[tuple[Row, Row | None, int]]:
-        """Rows that may still come with these values in these columns, dropped ones included.
+    def arriving(self, pinned: Mapping[int, Value]) -> Iterator[tuple[Row, Row | None, int]]:
+        """Rows that may still come, with these values in these columns of the stream.
 
         As the stream has the row, as the operator sees it, and the latest time for it to come.
         """
+        named = {
+            at: [v for known in self.pool for v in _fitted(known, self.raw_columns[at].type)]
+            for at in self.looked_at
+        }
+        for raw, until in _may_arrive(self.admitted, self.raw_columns, pinned, named, self.depth):
+            yield raw, self.row(raw), until
+
+    def sends(self, fixed: Mapping[int, Value]) -> Iterator[_New]:
+        """Rows that the operator may still see with these values in these columns."""
         pinned: dict[int, Value] = {}
         for at, value in fixed.items():
             raw_at = self.raw_places[at]
@@ -756,21 +780,9 @@ class _Input:
                 if raw_at in pinned and not _same(pinned[raw_at], value):
                     return
                 pinned[raw_at] = value
-        named = {
-            at: [v for known in self.pool for v in _fitted(known, self.raw_columns[at].type)]
-            for at in self.looked_at
-        }
-        for at in self.looked_at:
-            for value in fixed.values():
-                named[at] += _fitted(value, self.raw_columns[at].type)
-        for raw, until in _may_arrive(self.admitted, self.raw_columns, pinned, named, self.depth):
-            row = self.row(raw)
-            if row is None or all(_same(row[at], normal(v)) for at, v in fixed.items()):
-                yield raw, row, until
-
-    def sends(self, fixed: Mapping[int, Value]) -> Iterator[_New]:
-        """Rows that the operator may still see with these values in these columns."""
-        return (_New(raw, row, u) for raw, row, u in self.arriving(fixed) if row is not None)
+        for raw, row, until in self.arriving(pinned):
+            if row is not None and all(_same(row[at], normal(v)) for at, v in fixed.items()):
+                yield _New(raw, row, until)
 
     def can_send(self, fixed: Mapping[int, Value]) -> bool:
         return any(True for _ in self.sends(fixed))
@@ -930,8 +942,36 @@ class _Pass(_Operator):
         return any(i.can_send(own) for i, own in zip(self.inputs, fixed, strict=True))
 
     def can_matter(self, at: int, held: _Held) -> bool:
-        """What a row adds to the output does not depend on any other row."""
-        return False
+        """What a row adds to the output does not depend on other rows, but its place can.
+
+        In a window of rows, the tuple keeps the next older one out. New tuples that are newer move
+        the place at which that happens, new ones that are older can be the ones that are kept out;
+        so all that matters of a new row is whether it is the same to the operator, and on which
+        side of the tuple it falls.
+        """
+        own = self.inputs[at]
+        if not isinstance(own.window, Rows):
+            return False
+        part = own.partition(held.tuple.row)
+        old = [h.tuple for h in self.held[at] if own.partition(h.tuple.row) == part]
+        kinds: dict[tuple[bool, bool], tuple[Row, int]] = {}
+        for raw, row, until in own.arriving(own.partition_values(held.tuple.row)):
+            older = sort_key(normal_row(raw)) < sort_key(normal_row(held.tuple.row))
+            kind = (row == held.row, older)
+            if kind not in kinds or kinds[kind][1] < until:
+                kinds[kind] = (raw, until)
+        times = {tuple_.ts for tuple_ in old}
+        numbers = range(max(1, own.window.count - len(old)), own.window.count + 1)
+        return any(
+            self.adds(at, more) != self.adds(at, without([more], 0, held.tuple)[0])
+            for raw, until in kinds.values()
+            for ts in _times_near(times, own.first, until)
+            for more in ([*old, *[StreamTuple(ts, raw)] * number] for number in numbers)
+        )
+
+    def adds(self, at: int, tuples: Sequence[StreamTuple]) -> Counter[Entry]:
+        """What is to come of the tuples of one input."""
+        return self.to_come([tuples if n == at else () for n in range(len(self.inputs))])
 
 
 @dataclass(frozen=True)
@@ -1556,8 +1596,9 @@ def _of_floats(function: str, values: Sequence[float]) -> float | None:
 class _Situation:
     """A query of one operator, after one step."""
 
-    def __init__(self, case: Case, progress: Progress) -> None:
+    def __init__(self, case: Case, progress: Progress, patience: int | None = None) -> None:
         self.query = case.query
+        self.patience = patience
         self.W = BEFORE if progress.watermark is None else progress.watermark
         self.inputs = [
             _Input(leaf, top, progress.streams[leaf.stream])
@@ -1614,10 +1655,10 @@ class _Situation:
         if self._shows_up(self.to_come(), question):
             return False
         if self._displaces():
-            if any(self._shows_up(entries, question) for _, entries in self.trials()):
-                return False
             if self._out_of_reach(question):
                 return True
+            if any(self._shows_up(entries, question) for _, entries in self.trials()):
+                return False
             raise Undecided("new tuples push old ones out of a window of rows")
         if self.operator.can_appear(column, value):
             return False
@@ -1632,20 +1673,17 @@ class _Situation:
             return False
         if self.operator.matters_already(at, held):
             return True
-        counted = isinstance(self.inputs[at].window, Rows)
         if not any(self._can_receive(own) for own in self.inputs):
             return False
-        if self._displaces() or counted:
+        counted = isinstance(self.inputs[at].window, Rows)
+        if (counted or self._displaces()) and not isinstance(self.operator, _Pass):
+            if self.exact and self.operator.never_matters(at, held):
+                return False
             if any(
                 entries != self.operator.to_come(without(history, at, tuple_))
                 for history, entries in self.trials()
             ):
                 return True
-            if isinstance(self.operator, _Pass) and self.exact:
-                # A row's place in the window is all that counts, and any new row moves it.
-                return False
-            if self.exact and self.operator.never_matters(at, held):
-                return False
             raise Undecided("new tuples push old ones out of a window of rows")
         if self.operator.can_matter(at, held):
             return True
@@ -1703,6 +1741,8 @@ class _Situation:
         """
         yield from self._tried
         for future in self._untried:
+            if self.patience is not None and len(self._tried) >= self.patience:
+                raise Undecided(f"{self.patience} futures were tried, and there are more")
             history = [
                 [*own.admitted.tuples, *future.get(own.leaf.stream, ())] for own in self.inputs
             ]
@@ -1710,10 +1750,13 @@ class _Situation:
             yield self._tried[-1]
 
     def _futures(self) -> Iterator[dict[str, list[StreamTuple]]]:
+        """At most so many that trying them takes no longer for a long history than for a short."""
         streams = {own.leaf.stream: at for at, own in reversed([*enumerate(self.inputs)])}
         meeting: dict[tuple[Row, int, int], dict[str, list[StreamTuple]]] = defaultdict(dict)
+        arrived = sum(len(own.admitted.tuples) for own in self.inputs)
+        number = max(20, TRIALS // (1 + arrived))
         for stream, at in streams.items():
-            for row, new in self._new_tuples(self.inputs[at]):
+            for row, new in itertools.islice(self._new_tuples(self.inputs[at]), number):
                 yield {stream: new}
                 if row is not None and isinstance(self.operator, _AnyJoin | _Intersect):
                     together = (self.operator.key(at, row), new[0].ts, len(new))
@@ -1723,20 +1766,21 @@ class _Situation:
                 yield future
 
     def _new_tuples(self, own: _Input) -> Iterator[tuple[Row | None, list[StreamTuple]]]:
-        times = {t for held in self.operator.held for h in held for t in (h.start, h.end)}
+        """New rows of one input, in the numbers and at the times that may differ."""
         many = 1 + sum(len(i.admitted.tuples) for i in self.inputs)
         numbers = {1, many}
         for i in self.inputs:
             if isinstance(i.window, Rows):
                 # As many as put any one of the old tuples last in the window, or just out of it.
-                numbers |= {i.window.count - n for n in range(many)}
-        seen: set[tuple[Row | None, Row, int]] = set()
-        for raw, row, until in own.arriving({}):
-            seen_as = (row, own.partition(raw), until)
-            if seen_as not in seen:
-                seen.add(seen_as)
-                for ts in _times_near(times, own.first, until):
-                    for number in sorted(n for n in numbers if n > 0):
+                numbers |= {i.window.count - n for n in range(min(many, i.window.count))}
+        rows: dict[tuple[Row | None, Row, int], Row] = {}
+        for raw, row, until in itertools.islice(own.arriving({}), TRIALS):
+            rows.setdefault((row, own.partition(raw), until), raw)
+        marks = {t for held in self.operator.held for h in held for t in (h.start, h.end)}
+        for ts in _times_near(marks, own.first, MAX_TIME):
+            for number in sorted(numbers, reverse=True):
+                for (row, _, until), raw in rows.items():
+                    if ts <= until:
                         yield row, [StreamTuple(ts, raw)] * number
 
     def _out_of_reach(self, question: OutputPunctuation) -> bool:

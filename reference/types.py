@@ -141,7 +141,10 @@ class Type:
     def _decimal_refusal(self, value: Value) -> str | None:
         if not isinstance(value, decimal.Decimal) or not value.is_finite():
             return f"{value!r} is not a finite Decimal"
-        digits, beyond = value.as_tuple().digits, -int(value.as_tuple().exponent) - self.scale
+        digits, exponent = value.as_tuple().digits, int(value.as_tuple().exponent)
+        if abs(exponent) > 38:
+            return f"{value} has an exponent beyond 38; write it with fewer zeros"
+        beyond = -exponent - self.scale
         if beyond > 0 and any(digits[-beyond:]):
             return f"{value} has more than {self.scale} decimal places"
         if value and value.adjusted() >= self.precision - self.scale:
@@ -184,6 +187,8 @@ class Type:
                 return _NON_FINITE[raw]
             return raw
         if self.kind == "date" and isinstance(raw, str):
+            if not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", raw):
+                raise ValueError(f"{raw!r} is not a date as YYYY-MM-DD")
             return datetime.date.fromisoformat(raw)
         if self.kind == "decimal" and isinstance(raw, str | int) and not isinstance(raw, bool):
             try:
@@ -235,7 +240,7 @@ def json_integer(value: int) -> int | str:
 
 def integer_from_json(raw: Any) -> Any:
     """Undo `json_integer`; anything else comes back as it is, for the caller to refuse."""
-    if isinstance(raw, str) and re.fullmatch(r"-?\d{1,20}", raw):
+    if isinstance(raw, str) and re.fullmatch(r"-?[0-9]{1,20}", raw):
         return int(raw)
     return raw
 

@@ -141,25 +141,34 @@ def hash_columns(columns: Sequence[pa.Array], seed: int, length: int) -> Ints:
 
 @dataclass(frozen=True)
 class Identity:
-    """Rows numbered: equal rows have equal numbers, 0 to `count` - 1."""
+    """Rows numbered: equal rows have equal numbers, 0 to `count` - 1, in the order of hashes."""
 
     ids: Ints
     first: Ints
     """For each number, the position of one row that has it."""
+    others: Ints
+    """The numbers behind further hashes, whose rows are known to be among these."""
 
     @property
     def count(self) -> int:
         return len(self.first)
 
 
-def identify(hashes: Ints, columns: Sequence[pa.Array]) -> Identity:
+def identify(hashes: Ints, columns: Sequence[pa.Array], others: Ints | None = None) -> Identity:
     """Number the rows; raises HashCollision if different rows have equal hashes."""
-    ids, distinct = pd.factorize(hashes)
+    every = hashes if others is None else np.concatenate([hashes, others])
+    found, distinct = pd.factorize(every)
+    # Numbers in the order of hashes: what is stored in their order needs no index.
+    order = np.argsort(distinct)
+    rank = np.empty(len(distinct), np.int64)
+    rank[order] = np.arange(len(distinct))
+    numbers = rank[found]
+    ids = numbers[: len(hashes)]
     first = np.empty(len(distinct), np.int64)
     first[ids[::-1]] = np.arange(len(hashes) - 1, -1, -1)
     if not _is_injective(columns) and len(first) < len(hashes):
         verify(columns, first[ids])
-    return Identity(ids, first)
+    return Identity(ids, first, numbers[len(hashes) :])
 
 
 def _is_injective(columns: Sequence[pa.Array]) -> bool:

@@ -98,8 +98,9 @@ class _Run:
             for own, result, end in zip(found, results, last, strict=True):
                 if number <= end:
                     own.append(result)
-            if restart_always or any(number in case.restarts for case in self.cases):
-                self._restart()
+            stopped = [restart_always or number in case.restarts for case in self.cases]
+            if any(stopped):
+                self._restart(stopped)
         return found
 
     def _step(
@@ -173,10 +174,8 @@ class _Run:
             if result.watermark is not None and result.watermark >= MAX_TIME:
                 continue
             for (_, stream), holders in places.items():
-                # A tuple that several operators above one leaf hold is held once.
-                whole: Bag = Counter()
-                for bags in holders:
-                    whole |= self._completed(at, stream, bags[at])
+                admitted = self.gates[at][stream].admitted
+                whole = merged([bags[at] for bags in holders], admitted)
                 result.held[stream] += whole.elements()
 
     def _held_rows(self, origin: Origin, held: Frame) -> list[tuple[Value | EllipsisType, ...]]:
@@ -189,25 +188,35 @@ class _Run:
                 lists.append(python_values(held.columns[place], column))
         return list(zip(*lists, strict=True))
 
-    def _completed(self, case: int, stream: str, bag: Bag) -> Bag:
-        """The tuples behind what is held; of some only a few columns are."""
+    def _restart(self, stopped: Sequence[bool]) -> None:
+        """All that is known of some cases goes through bytes; the operators' state is shared."""
+        self.state = state_from_bytes(self.plan, state_to_bytes(self.plan, self.state))
+        for gates, stops in zip(self.gates, stopped, strict=True):
+            for name, gate in gates.items() if stops else ():
+                gates[name] = Gate.from_bytes(gate.columns, gate.to_bytes())
+
+
+def merged(bags: Sequence[Bag], admitted: Sequence[StreamTuple]) -> Bag:
+    """The tuples of a leaf that are held; one that several operators hold is held once.
+
+    Of some tuples only a few columns are held: those are found among the ones that another operator
+    holds in full, or else among all that were let in.
+    """
+    whole: Bag = Counter()
+    for bag in bags:
+        whole |= Counter({key: count for key, count in bag.items() if ... not in key[1]})
+    for bag in bags:
         if all(... not in row for _, row in bag):
-            return bag
-        unused = Counter((t.ts, normal_row(t.row)) for t in self.gates[case][stream].admitted)
+            continue
+        unused = Counter((t.ts, normal_row(t.row)) for t in admitted)
         found: Bag = Counter()
         for ts, row in bag.elements():
-            match = next(t for t in unused if t[0] == ts and unused[t] and _fits(t[1], row))
+            fitting = (t for t in (*whole, *unused) if t[0] == ts and _fits(t[1], row))
+            match = next(t for t in fitting if unused[t])
             found[match] += 1
             unused[match] -= 1
-        return found
-
-    def _restart(self) -> None:
-        """Everything that is known goes through bytes."""
-        self.state = state_from_bytes(self.plan, state_to_bytes(self.plan, self.state))
-        self.gates = [
-            {name: Gate.from_bytes(gate.columns, gate.to_bytes()) for name, gate in gates.items()}
-            for gates in self.gates
-        ]
+        whole |= found
+    return whole
 
 
 def _fits(full: Row, part: tuple[Value | EllipsisType, ...]) -> bool:

@@ -3,16 +3,20 @@
 A `Lifetimes` is a lazy DataFrame with the user's columns by position (c0, c1, ...), `ts` and `ets`
 in ticks, and `scope` if many cases share the job: then nothing of one case ever meets another.
 Positions instead of names keep clear of the user's names, whatever they are.
+
+Most operators are stages: the columnar step functions inside Spark's tasks. Where plain SQL does
+the same faster it is used instead, and `Lifetimes.how` says so: joins of rows whose longest life is
+known, `distinct` of whole rows, and rows windows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -46,6 +50,11 @@ from spark_impl.stage import BIRTH, Side, Stage, virtual_source
 Fields = tuple[T.StructField, ...]
 LONG = T.LongType()
 
+BIN_LENGTH = 4
+"""The length of a bin of time, in windows of both sides together. In shorter bins more rows stand
+twice, in longer ones more pairs are looked at that do not live at one time."""
+LONGEST_BIN = 2**60
+
 
 @dataclass(frozen=True)
 class Lifetimes:
@@ -57,6 +66,10 @@ class Lifetimes:
     scoped: bool
     births: tuple[DataFrame, ...]
     """For each stream below: its times (`ts`, and `scope`), for the first instant of the input."""
+    span: int | None = None
+    """No row lives longer than this; None if nobody knows."""
+    how: str = ""
+    """How the operator on top is carried out, for a person to read."""
 
     @property
     def names(self) -> list[str]:
@@ -166,6 +179,7 @@ def _stage(
     *,
     functions: tuple[UserFunction, ...] = (),
     with_births: bool = False,
+    span: int | None = None,
 ) -> Lifetimes:
     """Run one operator over the inputs, partitioned by the places `keys`."""
     scoped = inputs[0].scoped
@@ -187,9 +201,24 @@ def _stage(
         + [T.StructField(name, LONG) for name in extra_columns(scoped)]
     )
     made = rows.sortWithinPartitions("ts").mapInArrow(stage.run, schema)
-    taken = iter([F.col(name) for name in columns_of(len(out))])
+    how = "columnar step function" + ("" if by else " in one task, for want of keys")
+    return _from_parts(made, fields, scoped, births, span, how)
+
+
+def _from_parts(
+    rows: DataFrame,
+    fields: Fields,
+    scoped: bool,
+    births: tuple[DataFrame, ...],
+    span: int | None = None,
+    how: str = "",
+) -> Lifetimes:
+    """Rows whose columns are parts, as the user's columns again."""
+    count = len(_part_types(fields))
+    taken = iter([F.col(name) for name in columns_of(count)])
     columns = [rebuilt(field.dataType, taken).alias(f"c{at}") for at, field in enumerate(fields)]
-    return Lifetimes(made.select(*columns, *extra_columns(scoped)), fields, scoped, births)
+    made = rows.select(*columns, *extra_columns(scoped))
+    return Lifetimes(made, fields, scoped, births, span, how)
 
 
 def _partitioning(name: str, type_: T.DataType) -> SparkColumn:
@@ -227,28 +256,131 @@ def intersect(left: Lifetimes, right: Lifetimes) -> Lifetimes:
 
 def union(left: Lifetimes, right: Lifetimes) -> Lifetimes:
     """UNION ALL."""
+    spans = [side.span for side in (left, right) if side.span is not None]
     return Lifetimes(
-        left.df.unionAll(right.df), left.fields, left.scoped, left.births + right.births
+        left.df.unionAll(right.df),
+        left.fields,
+        left.scoped,
+        left.births + right.births,
+        max(spans) if len(spans) == 2 else None,
     )
 
 
 def distinct(own: Lifetimes, on: Sequence[str]) -> Lifetimes:
     """One of each row, or one row for each key."""
+    if not on:
+        return _merged(own)
     layout = _shared_layout([own])
-    places = _places(own, on) if on else range(len(layout.types))
-    query = Distinct(_leaves(layout)[0], tuple(f"c{place}" for place in places) if on else ())
+    places = _places(own, on)
+    query = Distinct(_leaves(layout)[0], tuple(f"c{place}" for place in places))
     return _stage([own], layout, query, places, own.fields)
+
+
+def _merged(own: Lifetimes) -> Lifetimes:
+    """Lives of equal rows that overlap or touch, made one, by window functions.
+
+    A life starts after the end of all earlier ones, or it belongs to one that is already there.
+    """
+    layout = _shared_layout([own])
+    names = columns_of(len(layout.types))
+    row = Window.partitionBy(*names, *_scope(own.scoped)).orderBy("ts")
+    ends = F.max("ets")
+    before = ends.over(row.rowsBetween(Window.unboundedPreceding, -1))
+    last = ends.over(row.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing))
+    seen = _normal(own, layout).select("*", before.alias("before"), last.alias("last"))
+    starts = seen.where("before IS NULL OR ts > before")
+    until = F.coalesce(F.lead("before").over(row), F.col("last"))
+    made = starts.select(*names, "ts", until.alias("ets"), *_scope(own.scoped))
+    how = "Spark SQL: the lives of equal rows, merged by window functions"
+    return _from_parts(made, own.fields, own.scoped, own.births, how=how)
+
+
+def _normal(own: Lifetimes, layout: _Layout) -> DataFrame:
+    """The parts of the columns, in a form in which equal values look the same."""
+    rows = _sent(own, 0, layout)
+    columns = [
+        _partitioning(f"c{place}", type_).alias(f"c{place}")
+        for place, type_ in enumerate(layout.types)
+    ]
+    return rows.select(*columns, *extra_columns(own.scoped))
 
 
 def join(left: Lifetimes, right: Lifetimes, on: Sequence[str]) -> Lifetimes:
     """All pairs that agree on the `on` columns and live at one time."""
+    if left.span is not None and right.span is not None:
+        width = BIN_LENGTH * (left.span + right.span)
+        if width <= LONGEST_BIN:
+            return _binned_join(left, right, on, width)
     left, right = (_without_null_keys(side, on) for side in (left, right))
     layout = _keyed_layout([left, right], on)
     keys = [layout.sides[0][place] for place in _places(left, on)]
     every = None if on else lit(True)
     query = Join(tuple(_leaves(layout)), tuple(f"c{place}" for place in keys), every)
     fields = joined_fields([left, right], on)
-    return _stage([left, right], layout, query, keys, fields)
+    return _stage([left, right], layout, query, keys, fields, span=_shortest(left, right))
+
+
+def _shortest(*sides: Lifetimes) -> int | None:
+    """What is live with all of them lives no longer than any."""
+    return min((side.span for side in sides if side.span is not None), default=None)
+
+
+def _binned_join(left: Lifetimes, right: Lifetimes, on: Sequence[str], width: int) -> Lifetimes:
+    """An equi-join on the keys and on bins of time.
+
+    A row on the right is in the bin of its start. It can meet a row on the left if it starts at
+    most its own span before that one, and before its end; so a row on the left is in one bin, or
+    in two neighbours. That finds each pair once, and whatever share of the rows one key holds, no
+    bin has more of them than some windows do, and the bins are spread over the tasks.
+    """
+    assert right.span is not None
+    scoped = left.scoped
+    first = _bin("ts", width) - (F.pmod("ts", F.lit(width)) < right.span - 1).cast("bigint")
+    last = _bin("ets - 1", width)
+    bins = F.when(last > first, F.array(first, last)).otherwise(F.array(first))
+    sides = []
+    for letter, own, bin_ in (("l", left, F.explode(bins)), ("r", right, _bin("ts", width))):
+        names = [*columns_of(len(own.fields)), *extra_columns(scoped)]
+        columns = [F.col(name).alias(letter + name) for name in names]
+        placed = own.df.select(*columns, bin_.alias(f"{letter}bin"))
+        keys = [
+            _partitioning(f"{letter}c{own.place(name)}", own.fields[own.place(name)].dataType)
+            for name in on
+        ]
+        # Spark sorts by the first key of a join much faster than by several, so one says it all.
+        place = F.xxhash64(*keys, f"{letter}bin", *(letter + name for name in _scope(scoped)))
+        sides.append(placed.withColumn(f"{letter}place", place))
+    pairs = [("place", "place"), *((f"c{left.place(n)}", f"c{right.place(n)}") for n in on)]
+    pairs += [("bin", "bin"), *((name, name) for name in _scope(scoped))]
+    met = reduce(SparkColumn.__and__, (F.col(f"l{a}") == F.col(f"r{b}") for a, b in pairs))
+    met &= (F.col("lts") < F.col("rets")) & (F.col("rts") < F.col("lets"))
+    shared = [
+        _partitioning(f"lc{left.place(name)}", left.fields[left.place(name)].dataType)
+        for name in on
+    ]
+    rest = [
+        F.col(f"{letter}c{at}")
+        for letter, own in (("l", left), ("r", right))
+        for at, field in enumerate(own.fields)
+        if field.name not in on
+    ]
+    columns = [column.alias(f"c{at}") for at, column in enumerate([*shared, *rest])]
+    times = [F.greatest("lts", "rts").alias("ts"), F.least("lets", "rets").alias("ets")]
+    scope = [F.col("lscope").alias("scope")] if scoped else []
+    return Lifetimes(
+        sides[0].join(sides[1], met).select(*columns, *times, *scope),
+        joined_fields([left, right], on),
+        scoped,
+        left.births + right.births,
+        _shortest(left, right),
+        f"Spark SQL: equal keys in bins of {width} us, then lives that overlap",
+    )
+
+
+def _bin(time: str, width: int) -> SparkColumn:
+    """The number of the bin of a time, rounded down; nothing overflows, whatever the time is."""
+    below = f"IF({time} < 0 AND ({time}) % {width}L <> 0, 1, 0)"
+    return F.expr(f"({time}) DIV {width}L - {below}")
 
 
 def window_join(
@@ -304,15 +436,18 @@ def newest_rows(
 ) -> Lifetimes:
     """The newest tuples of each partition; `own` has tuples, whose `ets` says nothing yet."""
     layout = _shared_layout([own])
-    (source,) = _sources(layout)
-    places = _places(own, window.partition_by)
-    internal = Rows(
-        window.count,
-        tuple(f"c{place}" for place in places),
-        tuple(f"c{place}" for place in _places(own, window.order_by)),
-    )
-    made = _stage([own], layout, Windowed(source, internal), places, own.fields)
-    return made if keep is None else Lifetimes(keep(made.df), made.fields, made.scoped, made.births)
+    names = columns_of(len(layout.types))
+    by = [f"c{place}" for place in _places(own, window.partition_by)]
+    ties = [f"c{place}" for place in _places(own, window.order_by)]
+    ties += [name for name in names if name not in (*by, *ties)]
+    order = Window.partitionBy(*by, *_scope(own.scoped)).orderBy("ts", *ties)
+    until = F.coalesce(F.lead("ts", window.count).over(order), never())
+    rows = _normal(own, layout).select(*names, "ts", until.alias("ets"), *_scope(own.scoped))
+    # A row that is pushed out at the instant of its arrival was never there.
+    rows = rows.where("ets > ts")
+    how = "Spark SQL: lead() over the order of arrival"
+    made = _from_parts(rows, own.fields, own.scoped, own.births, how=how)
+    return made if keep is None else replace(made, df=keep(made.df))
 
 
 def joined_fields(inputs: Sequence[Lifetimes], on: Sequence[str]) -> Fields:
@@ -327,7 +462,7 @@ def _without_null_keys(own: Lifetimes, on: Sequence[str]) -> Lifetimes:
     df = own.df
     for name in on:
         df = df.where(F.col(f"c{own.place(name)}").isNotNull())
-    return Lifetimes(df, own.fields, own.scoped, own.births)
+    return replace(own, df=df)
 
 
 def _places(own: Lifetimes, names: Sequence[str]) -> list[int]:

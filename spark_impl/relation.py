@@ -14,30 +14,40 @@ starts. (The one job that runs early is the count of NULL times, and only where 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import itertools
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from reference.aggregates import BUILT_IN, Aggregate, UserFunction, register, user_function
-from reference.clock import NEVER, is_instant
 from reference.errors import QueryError
+from reference.expressions import Call, Col, Expr, columns_in
 from reference.query import Within
-from reference.windows import Range, Rows, Unbounded, Window
+from reference.streams import Column
+from reference.types import Type
+from reference.windows import Range, Unbounded
 from spark_impl import lifetimes
 from spark_impl.durations import ticks
+from spark_impl.events import RESERVED, Events, names_of, place_of, window_of, window_text
 from spark_impl.lifetimes import Lifetimes, columns_of, extra_columns
-from spark_impl.sparktypes import model_columns, model_type
+from spark_impl.sparktypes import key_type, model_columns, plain_type, same_type
+from spark_impl.times import Clock
 
-RESERVED = "__tickproof_"
 NULL_TS = ("error", "drop")
 LATE = ("drop", "error")
 
-Build = Callable[[int | None], Lifetimes]
-"""Makes the relation; with an instant, from the tuples that are live then."""
+_WINDOW_FUNCTION = re.compile(r" OVER |WindowExpression")
+"""How a Column with a window function may show itself; a Column with a text may, too."""
+
+Build = Callable[[SparkColumn | None], Lifetimes]
+"""Makes the relation; with an instant in ticks, from the tuples that are live then."""
 
 
 def windowed(
@@ -47,7 +57,7 @@ def windowed(
     range: str | int | datetime.timedelta | None = None,
     rows: int | None = None,
     unbounded: bool = False,
-    bounds: str = "[)",
+    bounds: str | None = None,
     partition_by: str | Sequence[str] = (),
     order_by: str | Sequence[str] = (),
     null_ts: str = "error",
@@ -64,20 +74,39 @@ def windowed(
     - `rows=100`: the newest 100 rows are live, in each partition if `partition_by` is given
     - `unbounded=True`: a row is live for ever
 
-    `null_ts="drop"` leaves rows without a time out; by default they are an error. `scope` names a
-    whole-number column that cuts the data into cases that never meet; the answers carry it.
+    Rows without a time are an error, or left out with `null_ts="drop"` (`null_times()` counts
+    them). `scope` names a whole-number column that cuts the data into cases that never meet; the
+    answers carry it.
+
+    >>> from spark_impl import windowed
+    >>> bids = spark.createDataFrame([(1, 20.0), (4, 25.0)], "ts bigint, price double")
+    >>> windowed(bids, ts="ts", range=5).changelog().orderBy("ts").show()
+    +-----+---+----+
+    |price| ts|sign|
+    +-----+---+----+
+    | 20.0|  1|   1|
+    | 25.0|  4|   1|
+    | 20.0|  6|  -1|
+    | 25.0|  9|  -1|
+    +-----+---+----+
+    <BLANKLINE>
+    >>> windowed(bids, ts="ts", rows=1).changelog().orderBy("ts", "sign").show()
+    +-----+---+----+
+    |price| ts|sign|
+    +-----+---+----+
+    | 20.0|  1|   1|
+    | 20.0|  4|  -1|
+    | 25.0|  4|   1|
+    +-----+---+----+
+    <BLANKLINE>
     """
-    window = _window(range, rows, unbounded, bounds, partition_by, order_by)
+    window = window_of(range, rows, unbounded, bounds, partition_by, order_by)
     _check_choice("null_ts", null_ts, NULL_TS)
     _check_choice("late", late, LATE)
-    if df.isStreaming:
-        raise QueryError("streaming DataFrames are not supported yet; use spark.read for now")
-    stream = _Stream(df, ts, window, null_ts, scope)
-    stream.check()
-    shown = f"{_window_text(window)} over {ts}"
-    return Relation(
-        stream.lifetimes, f"windowed({', '.join(stream.names)}) [{shown}]", stream.clock
-    )
+    _check_batch(df, "windowed")
+    events = Events.of(df, ts, window, scope, null_ts == "drop", "windowed")
+    events.refuse_nulls("windowed")
+    return _leaf(events, ts)
 
 
 def window_join(
@@ -94,27 +123,53 @@ def window_join(
 
     `within={("a", "b"): "5 s"}` keeps pairs at most 5 seconds apart; with `directed=True`, `b`
     comes with or after `a`. Pairs that are not named are not constrained.
+
+    >>> from spark_impl import window_join
+    >>> seen = spark.createDataFrame([(1, 7, "in"), (9, 7, "out")], "ts bigint, car int, a string")
+    >>> paid = spark.createDataFrame([(3, 7, "card")], "ts bigint, car int, b string")
+    >>> near = window_join({"a": seen, "b": paid}, on="car", ts="ts", within={("a", "b"): 5})
+    >>> near.append().show()
+    +---+---+----+---+----+
+    |car|  a|   b| ts| ets|
+    +---+---+----+---+----+
+    |  7| in|card|  3|NULL|
+    +---+---+----+---+----+
+    <BLANKLINE>
     """
     if algorithm != "auto":
         raise QueryError(f"window_join: algorithm {algorithm!r} is not known; use 'auto'")
-    if len(inputs) < 2:
-        raise QueryError("window_join: give at least two inputs")
-    relations = {name: windowed(df, ts, unbounded=True, scope=scope) for name, df in inputs.items()}
-    keys = _names(on)
-    first = next(iter(relations.values()))
-    for name, other in relations.items():
-        _check_keys(first, other, keys, f"window_join, input {name!r}")
-    pairs = [Within(a, b, ticks(length)) for (a, b), length in within.items()]
-    _check_within(pairs, inputs)
+    if not isinstance(inputs, Mapping) or len(inputs) < 2:
+        raise QueryError("window_join: give at least two inputs, as {'a': df, 'b': df}")
+    _check_kinds(inputs)
+    pairs = _pairs(within, inputs)
+    leaves = {
+        name: Events.of(df, ts, Unbounded(), scope, False, f"window_join, input {name!r}")
+        for name, df in inputs.items()
+    }
+    relations = {name: _leaf(events, ts) for name, events in leaves.items()}
+    first, *others = relations.values()
+    keys = names_of(on, "window_join: on=")
+    if not keys:
+        raise QueryError("window_join: on= names the columns to join on; give at least one")
+    mates = [
+        (other, *_keys(first, other, keys, f"window_join, input {name!r}"))
+        for other, name in zip(others, list(relations)[1:], strict=True)
+    ]
+    for name, events in leaves.items():
+        events.refuse_nulls(f"window_join, input {name!r}")
 
-    def build(at: int | None) -> Lifetimes:
-        own = {name: relation._build(at) for name, relation in relations.items()}
-        return lifetimes.window_join(own, pairs, keys, directed)
+    def build(at: SparkColumn | None) -> Lifetimes:
+        own = [first._built(at)]
+        own += [_renamed(other._built(at), names) for other, _, names in mates]
+        shared = mates[0][1]
+        return lifetimes.window_join(
+            dict(zip(relations, own, strict=True)), pairs, shared, bool(directed)
+        )
 
-    shown = ", ".join(f"{p.first}~{p.second}: {p.length}" for p in pairs)
+    arrow = "->" if directed else "~"
+    shown = ", ".join(f"{p.first} {arrow} {p.second}: {p.length} us" for p in pairs)
     plan = f"window_join(on {', '.join(keys)}) [{shown}]"
-    below = [relation._text for relation in relations.values()]
-    return Relation(build, plan, first._clock, below, is_join=True)
+    return Relation(build, plan, first._clock, list(relations.values()), is_join=True)
 
 
 class Relation:
@@ -125,24 +180,48 @@ class Relation:
         build: Build,
         plan: str,
         clock: Clock,
-        below: Sequence[str] = (),
+        below: Sequence[Relation] = (),
         *,
         is_join: bool = False,
+        splits: bool = False,
+        shows_how: bool = True,
+        open_columns: Iterable[int] = (),
+        events: Events | None = None,
     ) -> None:
         self._build = build
         self._whole = build(None)
         self._clock = clock
+        self._below = tuple(below)
         self._is_join = is_join
-        self._text = "\n".join([plan, *(_indented(each) for each in below)])
+        self._splits: bool = splits or any(each._splits for each in below)
+        """Whether one row may live several times, so that it has no one `ets`."""
+        self._open = frozenset(open_columns)
+        """The places of columns whose value `distinct(on=...)` leaves open."""
+        self._events = events
+        how = f" [{self._whole.how}]" if shows_how and self._whole.how else ""
+        self._text: str = "\n".join([plan + how, *(_indented(each._text) for each in below)])
 
     @property
     def columns(self) -> list[str]:
-        """The names of the columns."""
+        """The names of the columns.
+
+        >>> from spark_impl import windowed
+        >>> bids = spark.createDataFrame([], "ts timestamp, item int, price double")
+        >>> windowed(bids, ts="ts", range="1 hour").columns
+        ['item', 'price']
+        """
         return self._whole.names
 
     @property
     def schema(self) -> T.StructType:
-        """The columns and their types."""
+        """The columns and their types.
+
+        >>> from spark_impl import count, windowed
+        >>> bids = spark.createDataFrame([], "ts timestamp, item int, price double")
+        >>> hour = windowed(bids, ts="ts", range="1 hour")
+        >>> hour.group_by("item").agg(n=count()).schema.simpleString()
+        'struct<item:int,n:bigint>'
+        """
         return T.StructType(list(self._whole.fields))
 
     def __repr__(self) -> str:
@@ -152,29 +231,77 @@ class Relation:
     # --- operators --------------------------------------------------------------------------------
 
     def where(self, condition: SparkColumn | str) -> Relation:
-        """The rows for which the condition is true."""
+        """The rows for which the condition is true.
 
-        def build(at: int | None) -> Lifetimes:
-            own = self._build(at)
-            return _positional(_named(own).where(condition), own)
+        >>> from spark_impl import windowed
+        >>> bids = spark.createDataFrame([(1, 20.0), (2, 5.0)], "ts bigint, price double")
+        >>> windowed(bids, ts="ts", range=3).where("price > 10").changelog().orderBy("ts").show()
+        +-----+---+----+
+        |price| ts|sign|
+        +-----+---+----+
+        | 20.0|  1|   1|
+        | 20.0|  4|  -1|
+        +-----+---+----+
+        <BLANKLINE>
+        """
+        self._refuse_open(lambda df: df.where(condition), "where")
+
+        def build(at: SparkColumn | None) -> Lifetimes:
+            own = self._built(at)
+            return _positional(_named(own).where(condition), own, "where")
 
         return Relation(
-            build, f"where({condition})", self._clock, [self._text], is_join=self._is_join
+            build,
+            f"where({_text(condition)})",
+            self._clock,
+            [self],
+            is_join=self._is_join,
+            shows_how=False,
+            open_columns=self._open,
         )
 
-    def select(self, *columns: SparkColumn | str) -> Relation:
-        """Other columns, by name or as expressions; duplicates stay."""
-        if not columns:
+    def select(self, *columns: SparkColumn | str | Sequence[SparkColumn | str]) -> Relation:
+        """Other columns, by name or as expressions of one row; duplicates stay.
+
+        >>> from pyspark.sql import functions as F
+        >>> from spark_impl import windowed
+        >>> bids = spark.createDataFrame([(1, 20.0)], "ts bigint, price double")
+        >>> doubled = windowed(bids, ts="ts", range=3).select("*", (F.col("price") * 2).alias("x"))
+        >>> doubled.at(2).show()
+        +-----+----+
+        |price|   x|
+        +-----+----+
+        | 20.0|40.0|
+        +-----+----+
+        <BLANKLINE>
+        """
+        chosen: list[SparkColumn | str] = _flat(columns)
+        if not chosen:
             raise QueryError("select: name at least one column")
-        wanted = [name for c in columns for name in (self.columns if _is_star(c) else [c])]
+        if self._open and any(map(_is_star, chosen)):
+            raise _open_error("select")
+        self._refuse_open(lambda df: df.select(*chosen), "select")
+        self._refuse_window_functions(chosen)
 
-        def build(at: int | None) -> Lifetimes:
-            own = self._build(at)
+        def build(at: SparkColumn | None) -> Lifetimes:
+            own = self._built(at)
+            every = [
+                F.col(RESERVED + f"c{place}").alias(name) for place, name in enumerate(own.names)
+            ]
+            wanted = [c for column in chosen for c in (every if _is_star(column) else [column])]
             extra = [RESERVED + name for name in extra_columns(own.scoped)]
-            return _positional(_named(own).select(*wanted, *extra), own)
+            stars = any(map(_is_star, chosen))
+            return _positional(_named(own, stars).select(*wanted, *extra), own, "select")
 
-        shown = ", ".join(map(str, columns))
-        return Relation(build, f"select({shown})", self._clock, [self._text], is_join=self._is_join)
+        shown = ", ".join(map(_text, chosen))
+        return Relation(
+            build,
+            f"select({shown})",
+            self._clock,
+            [self],
+            is_join=self._is_join,
+            shows_how=False,
+        )
 
     def join(
         self,
@@ -185,72 +312,163 @@ class Relation:
         """All pairs of rows that are live at one time, agree on `on` and satisfy `theta`.
 
         The columns are Spark's: the `on` columns once, then the others of both sides.
-        """
-        keys = _names(on)
-        if not keys and theta is None:
-            raise QueryError("join: give on= columns, or a theta= condition, or both")
-        _check_keys(self, other, keys, "join")
-        self._check_mates(other, "join")
 
-        def build(at: int | None) -> Lifetimes:
-            made = lifetimes.join(self._build(at), other._build(at), keys)
+        >>> from spark_impl import windowed
+        >>> items = spark.createDataFrame([(1, 7, "pen")], "ts bigint, id int, what string")
+        >>> bids = spark.createDataFrame([(3, 7, 2.0), (9, 7, 3.0)], "ts bigint, id int, p double")
+        >>> both = windowed(items, ts="ts", range=5).join(windowed(bids, ts="ts", range=2), on="id")
+        >>> both.changelog().orderBy("ts").show()
+        +---+----+---+---+----+
+        | id|what|  p| ts|sign|
+        +---+----+---+---+----+
+        |  7| pen|2.0|  3|   1|
+        |  7| pen|2.0|  5|  -1|
+        +---+----+---+---+----+
+        <BLANKLINE>
+        """
+        self._check_mate(other, "join")
+        names = names_of(on, "join: on=")
+        if not names and theta is None:
+            raise QueryError("join: give on= columns, or a theta= condition, or both")
+        keys, renamed = _keys(self, other, names, "join")
+
+        def build(at: SparkColumn | None) -> Lifetimes:
+            made = lifetimes.join(self._built(at), _renamed(other._built(at), renamed), keys)
             if theta is None:
                 return made
-            return _positional(_named(made).where(theta), made)
+            return _positional(_named(made).where(theta), made, "join")
 
-        shown = [*(f"on {key}" for key in keys), *([f"theta {theta}"] if theta is not None else [])]
-        plan = f"join({', '.join(shown)}) [intervals sorted by key and time, no bins]"
-        return Relation(build, plan, self._clock, [self._text, other._text], is_join=True)
+        shown = [*(f"on {key}" for key in keys)]
+        shown += [f"theta {_text(theta)}"] if theta is not None else []
+        plan = f"join({', '.join(shown)})"
+        return Relation(build, plan, self._clock, [self, other], is_join=True)
 
     def union(self, other: Relation) -> Relation:
-        """UNION ALL: the counts of each row add up."""
+        """UNION ALL: the counts of each row add up. The names are those of the left side.
+
+        >>> from spark_impl import windowed
+        >>> web = spark.createDataFrame([(1, "ann")], "ts bigint, who string")
+        >>> shop = spark.createDataFrame([(2, "ann")], "ts bigint, who string")
+        >>> windowed(web, ts="ts", range=5).union(windowed(shop, ts="ts", range=5)).at(3).show()
+        +---+
+        |who|
+        +---+
+        |ann|
+        |ann|
+        +---+
+        <BLANKLINE>
+        """
         return self._combined(other, "union", lifetimes.union)
 
     def intersect(self, other: Relation) -> Relation:
-        """INTERSECT ALL: the smaller count of each row."""
+        """INTERSECT ALL: the smaller count of each row.
+
+        >>> from spark_impl import windowed
+        >>> web = spark.createDataFrame([(1, "ann"), (1, "bob")], "ts bigint, who string")
+        >>> shop = spark.createDataFrame([(2, "ann")], "ts bigint, who string")
+        >>> both = windowed(web, ts="ts", range=5).intersect(windowed(shop, ts="ts", range=5))
+        >>> both.changelog().orderBy("ts").show()
+        +---+---+----+
+        |who| ts|sign|
+        +---+---+----+
+        |ann|  2|   1|
+        |ann|  6|  -1|
+        +---+---+----+
+        <BLANKLINE>
+        """
         return self._combined(other, "intersect", lifetimes.intersect)
 
     def minus(self, other: Relation) -> Relation:
-        """EXCEPT ALL: the count of each row here less the count there, never below zero."""
+        """EXCEPT ALL: the count of each row here less the count there, never below zero.
+
+        >>> from spark_impl import windowed
+        >>> items = spark.createDataFrame([(1, 7)], "ts bigint, id int")
+        >>> bids = spark.createDataFrame([(3, 7)], "ts bigint, id int")
+        >>> idle = windowed(items, ts="ts", range=9).minus(windowed(bids, ts="ts", range=2))
+        >>> idle.changelog().orderBy("ts").show()
+        +---+---+----+
+        | id| ts|sign|
+        +---+---+----+
+        |  7|  1|   1|
+        |  7|  3|  -1|
+        |  7|  5|   1|
+        |  7| 10|  -1|
+        +---+---+----+
+        <BLANKLINE>
+        """
         return self._combined(other, "minus", lifetimes.minus)
 
     def _combined(
         self, other: Relation, name: str, combine: Callable[[Lifetimes, Lifetimes], Lifetimes]
     ) -> Relation:
-        mine, theirs = ([f.dataType for f in r._whole.fields] for r in (self, other))
-        if mine != theirs:
+        self._check_mate(other, name)
+        mine, theirs = self._whole.fields, other._whole.fields
+        if len(mine) != len(theirs) or not all(
+            same_type(one.dataType, another.dataType)
+            for one, another in zip(mine, theirs, strict=True)
+        ):
             raise QueryError(
                 f"{name}: both sides need the same column types, not {self!r} and {other!r}"
             )
-        self._check_mates(other, name)
         if name != "union":
-            model_columns(self._whole.fields)
+            model_columns(mine, name)
 
-        def build(at: int | None) -> Lifetimes:
-            return combine(self._build(at), other._build(at))
+        def build(at: SparkColumn | None) -> Lifetimes:
+            return combine(self._built(at), other._built(at))
 
-        return Relation(build, f"{name}()", self._clock, [self._text, other._text])
+        return Relation(build, f"{name}()", self._clock, [self, other], splits=name != "union")
 
     def distinct(self, on: str | Sequence[str] | None = None) -> Relation:
-        """One of each row; with `on`, one live row for each key."""
-        keys = _names(on or ())
-        for key in keys:
-            self._simple(key, "distinct")
-        model_columns(self._whole.fields)
+        """One of each row; with `on`, one live row for each key.
 
-        def build(at: int | None) -> Lifetimes:
-            return lifetimes.distinct(self._build(at), keys)
+        Which row stands for its key is left open, so that what is built on `distinct(on=...)` can
+        look at the key columns only.
 
+        >>> from spark_impl import windowed
+        >>> bids = spark.createDataFrame([(1, 7), (3, 7)], "ts bigint, id int")
+        >>> windowed(bids, ts="ts", range=5).distinct().changelog().orderBy("ts").show()
+        +---+---+----+
+        | id| ts|sign|
+        +---+---+----+
+        |  7|  1|   1|
+        |  7|  8|  -1|
+        +---+---+----+
+        <BLANKLINE>
+        """
+        self._refuse_any_open("distinct")
+        keys: tuple[str, ...] = ()
+        if on is not None:
+            keys = self._keys(names_of(on, "distinct: on="), "distinct")
+            if not keys:
+                raise QueryError("distinct: on= names the columns of the key; give at least one")
+        model_columns(self._whole.fields, "distinct")
+
+        def build(at: SparkColumn | None) -> Lifetimes:
+            return lifetimes.distinct(self._built(at), keys)
+
+        free = [at for at, name in enumerate(self.columns) if name not in keys] if keys else []
         shown = f"on {', '.join(keys)}" if keys else ""
-        return Relation(build, f"distinct({shown})", self._clock, [self._text])
+        return Relation(
+            build, f"distinct({shown})", self._clock, [self], splits=True, open_columns=free
+        )
 
-    def group_by(self, *keys: str) -> Grouped:
-        """Group by columns; without any, all rows are one group."""
-        for key in keys:
-            self._simple(key, "group_by")
-        if len(set(keys)) < len(keys):
-            raise QueryError(f"group_by: {', '.join(keys)} names a column twice")
-        return Grouped(self, keys)
+    def group_by(self, *keys: str | Sequence[str]) -> Grouped:
+        """Group by columns; without any, all rows are one group.
+
+        >>> from spark_impl import count, windowed
+        >>> bids = spark.createDataFrame([(1, 7), (3, 7)], "ts bigint, id int")
+        >>> windowed(bids, ts="ts", range=5).group_by("id").agg(n=count()).at(4).show()
+        +---+---+
+        | id|  n|
+        +---+---+
+        |  7|  2|
+        +---+---+
+        <BLANKLINE>
+        """
+        resolved = self._keys(names_of(_flat(keys), "group_by"), "group_by")
+        for key in resolved:
+            self._refuse_open_column(key, "group_by")
+        return Grouped(self, resolved)
 
     groupBy = group_by  # noqa: N815 - what a Spark user types
 
@@ -260,6 +478,17 @@ class Relation:
         """What changes when: the columns, `ts`, and `sign` (+1 a row comes, -1 one goes).
 
         If the relation has columns named `ts` or `sign`, these two are `_ts` and `_sign`.
+
+        >>> from spark_impl import windowed
+        >>> bids = spark.createDataFrame([(1, 20.0)], "ts bigint, price double")
+        >>> windowed(bids, ts="ts", range=5).changelog().orderBy("ts").show()
+        +-----+---+----+
+        |price| ts|sign|
+        +-----+---+----+
+        | 20.0|  1|   1|
+        | 20.0|  6|  -1|
+        +-----+---+----+
+        <BLANKLINE>
         """
         own = self._whole
         entry = F.explode(
@@ -276,23 +505,81 @@ class Relation:
         return self._shown(rows, {"ts": time, "sign": sign})
 
     def append(self) -> DataFrame:
-        """Of a join: each row once, with `ts` and `ets` (NULL for rows that never expire)."""
-        if not self._is_join:
-            raise QueryError("append: only joins have an append-only output; use changelog()")
+        """Of a join: each row once, with `ts` and `ets` (NULL for rows that never expire).
+
+        >>> from spark_impl import windowed
+        >>> bids = spark.createDataFrame([(1, 7), (3, 7)], "ts bigint, id int")
+        >>> hour = windowed(bids, ts="ts", range=5)
+        >>> hour.join(hour, on="id").append().orderBy("ts", "ets").show()
+        +---+---+---+
+        | id| ts|ets|
+        +---+---+---+
+        |  7|  1|  6|
+        |  7|  3|  6|
+        |  7|  3|  6|
+        |  7|  3|  8|
+        +---+---+---+
+        <BLANKLINE>
+        """
+        if not self._is_join or self._splits:
+            raise QueryError(
+                "append: only joins of windows, selections and unions have an append-only output; "
+                "use changelog()"
+            )
         ends = F.when(F.col("ets") < lifetimes.never(), self._clock.to_user(F.col("ets")))
         times = {"ts": self._clock.to_user(F.col("ts")), "ets": ends}
         return self._shown(self._whole.df, times)
 
     def at(self, instant: int | datetime.datetime | str) -> DataFrame:
-        """The answer at an instant. Only rows that are live then are looked at."""
-        when = self._clock.from_user(instant)
-        own = self._build(when)
-        live = own.df.where((F.col("ts") <= F.lit(when)) & (F.lit(when) < F.col("ets")))
+        """The answer at an instant. Only rows that are live then are looked at.
+
+        The instant is a count of microseconds, a datetime, or text as in the example. A time
+        without a zone is one of the session's zone, if the time column is a timestamp with zone.
+
+        >>> from spark_impl import windowed
+        >>> bids = spark.sql("SELECT timestamp '2024-05-01 12:00:00' AS ts, 20.0 AS price")
+        >>> hour = windowed(bids, ts="ts", range="1 hour")
+        >>> hour.at("2024-05-01 12:59:59").count(), hour.at("2024-05-01 13:00:00").count()
+        (1, 0)
+        """
+        when = self._clock.instant(instant)
+        own = self._built(when)
+        live = own.df.where((F.col("ts") <= when) & (when < F.col("ets")))
         return self._shown(live, {})
 
+    def null_times(self) -> int:
+        """How many rows the windows below left out because they have no time (`null_ts="drop"`).
+
+        This runs a job that counts them.
+
+        >>> from spark_impl import windowed
+        >>> bids = spark.createDataFrame([(1, 7), (None, 8)], "ts bigint, id int")
+        >>> windowed(bids, ts="ts", range=5, null_ts="drop").null_times()
+        1
+        """
+        return sum(events.null_times() for events in self._leaves().values())
+
     def explain(self) -> None:
-        """Print the plan."""
+        """Print the plan: the operators, and how each is carried out.
+
+        >>> from spark_impl import windowed
+        >>> bids = spark.createDataFrame([(1, 7)], "ts bigint, id int")
+        >>> windowed(bids, ts="ts", range=5).where("id > 3").distinct().explain()
+        ... # doctest: +ELLIPSIS
+        distinct() [...]
+          where(id > 3)
+            windowed(id) [range 5 us [) over ts]
+        """
         print(self._text)
+
+    def _leaves(self) -> dict[int, Events]:
+        found = {} if self._events is None else {id(self._events): self._events}
+        for each in self._below:
+            found |= each._leaves()
+        return found
+
+    def _built(self, at: SparkColumn | None) -> Lifetimes:
+        return self._whole if at is None else self._build(at)
 
     def _shown(self, df: DataFrame, extra: Mapping[str, SparkColumn]) -> DataFrame:
         """The user's names again; ours step aside where they clash."""
@@ -300,37 +587,81 @@ class Relation:
         scope = {"scope": F.col("scope")} if own.scoped else {}
         more = {**scope, **extra}
         taken = {name.lower() for name in own.names}
-        names = [_free(name, taken) for name in more]
+        names = [_unused(name, taken) for name in more]
         chosen = df.select(*columns_of(len(own.fields)), *more.values())
         return chosen.toDF(*own.names, *names)
 
     # --- checks -----------------------------------------------------------------------------------
 
-    def _check_mates(self, other: Relation, what: str) -> None:
+    @property
+    def _session(self) -> SparkSession:
+        return self._whole.df.sparkSession
+
+    def _check_mate(self, other: object, what: str) -> None:
         if not isinstance(other, Relation):
             raise QueryError(
-                f"{what}: the other side is {type(other).__name__}; use windowed(df, ...)"
+                f"{what}: the other side is a {type(other).__name__}, not a relation; "
+                "use windowed(df, ...)"
             )
         if self._whole.scoped != other._whole.scoped:
             raise QueryError(f"{what}: one side has a scope and the other has none")
+        if self._clock.kind != other._clock.kind:
+            raise QueryError(
+                f"{what}: the time is a {self._clock.kind} on one side and a {other._clock.kind} "
+                "on the other; cast one of them"
+            )
+        for side in (self, other):
+            side._refuse_any_open(what)
 
-    def _simple(self, name: str, what: str) -> T.DataType:
-        """The type of a column that can be a key."""
-        type_ = self._type(name, what)
-        if isinstance(type_, T.StructType):
-            raise QueryError(f"{what}: {name!r} is a struct; use one of its fields")
-        model_type(type_, name)
-        return type_
+    def _place(self, name: object, what: str) -> int:
+        return place_of(name, self.columns, self._session, what)
 
-    def _type(self, name: str, what: str) -> T.DataType:
-        found = [f.dataType for f in self._whole.fields if f.name == name]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise QueryError(f"{what}: column {name!r} stands twice; rename one with select()")
-        raise QueryError(
-            f"{what}: unknown column {name!r}; the columns are {', '.join(self.columns)}"
-        )
+    def _keys(self, names: Iterable[str], what: str) -> tuple[str, ...]:
+        """Columns that can be keys, as the relation spells them."""
+        found = []
+        for name in names:
+            field = self._whole.fields[self._place(name, what)]
+            key_type(field.dataType, field.name, what)
+            found.append(field.name)
+        return names_of(found, what)
+
+    def _refuse_open_column(self, name: str, what: str) -> None:
+        if self._place(name, what) in self._open:
+            raise _open_error(what, name)
+
+    def _refuse_any_open(self, what: str) -> None:
+        if self._open:
+            raise QueryError(
+                f"{what}: distinct(on=...) below leaves open which row stands for its key; "
+                "select its key columns first"
+            )
+
+    def _refuse_open(self, use: Callable[[DataFrame], DataFrame], what: str) -> None:
+        """Refuse expressions that look at open columns: they do not resolve without them."""
+        if not self._open:
+            return
+        own = self._whole
+        use(_named(own)).schema  # noqa: B018 - what Spark has to say comes first
+        kept = [place for place in range(len(own.fields)) if place not in self._open]
+        closed = own.df.select(*(f"c{place}" for place in kept))
+        try:
+            use(closed.toDF(*(own.names[place] for place in kept))).schema  # noqa: B018
+        except AnalysisException:
+            raise _open_error(what) from None
+
+    def _refuse_window_functions(self, columns: Iterable[object]) -> None:
+        """A function of other rows would see rows of other instants."""
+        for column in columns:
+            if not isinstance(column, SparkColumn) or not _WINDOW_FUNCTION.search(str(column)):
+                continue
+            try:
+                # Spark knows for certain: it has no window functions in WHERE.
+                _named(self._whole).where(column.isNull()).schema  # noqa: B018
+            except AnalysisException as error:
+                if "WINDOW_FUNCTION" in str(error.getCondition()):
+                    raise QueryError(
+                        f"select: {_text(column)} looks at other rows; use group_by and join"
+                    ) from None
 
 
 @dataclass(frozen=True)
@@ -341,7 +672,32 @@ class Grouped:
     keys: tuple[str, ...]
 
     def agg(self, **aggregates: Callable[[str], Aggregate] | Udaf) -> Relation:
-        """Aggregates by name: `agg(n=count(), top=max_("price"))`."""
+        """Aggregates by name: `agg(n=count(), top=max_("price"))`.
+
+        `count()` counts rows; `count`, `sum_`, `avg`, `min_`, `max_`, `median` and `stddev` of a
+        column leave its NULLs out; `udaf` is a function of your own. Without keys there is always
+        one row, from the first instant of the input on.
+
+        >>> from spark_impl import avg, count, max_, median, min_, stddev, sum_, windowed
+        >>> bids = spark.createDataFrame([(1, 1.0), (2, 3.0), (3, None)], "ts bigint, p double")
+        >>> all_of_them = windowed(bids, ts="ts", range=5).group_by()
+        >>> all_of_them.agg(n=count(), m=count("p"), sum=sum_("p"), avg=avg("p")).at(3).show()
+        +---+---+---+---+
+        |  n|  m|sum|avg|
+        +---+---+---+---+
+        |  3|  2|4.0|2.0|
+        +---+---+---+---+
+        <BLANKLINE>
+        >>> all_of_them.agg(low=min_("p"), top=max_("p"), mid=median("p")).at(3).show()
+        +---+---+---+
+        |low|top|mid|
+        +---+---+---+
+        |1.0|3.0|2.0|
+        +---+---+---+
+        <BLANKLINE>
+        >>> all_of_them.agg(dev=stddev("p")).at(3).first().dev
+        1.4142135623730951
+        """
         below = self.relation
         if not aggregates and not self.keys:
             raise QueryError("agg: give at least one aggregate")
@@ -351,263 +707,194 @@ class Grouped:
         made: list[Aggregate] = []
         functions: list[UserFunction] = []
         for name, maker in aggregates.items():
-            if isinstance(maker, Udaf):
-                types = [model_type(below._simple(arg, name), arg) for arg in maker.args]
-                functions.append(maker.registered([str(type_) for type_ in types]))
-                made.append(maker.aggregate(name))
-            else:
-                made.append(maker(name))
-        self._check(made)
-        functions += [
-            user_function(item.function) for item in made if item.function not in BUILT_IN
+            item, function = self._made(name, maker)
+            made.append(item)
+            functions += [] if function is None else [function]
+        used = {column for item in made for arg in item.args for column in columns_in(arg)}
+        for column in sorted(used):
+            below._refuse_open_column(column, "agg")
+        wanted = [
+            place for place, name in enumerate(below.columns) if name in used or name in self.keys
         ]
 
-        def build(at: int | None) -> Lifetimes:
-            return lifetimes.group_by(below._build(at), self.keys, made, tuple(functions))
+        def build(at: SparkColumn | None) -> Lifetimes:
+            own = _only(below._built(at), wanted)
+            return lifetimes.group_by(own, self.keys, made, tuple(functions))
 
-        shown = ", ".join([*self.keys, *map(str, made)])
-        return Relation(build, f"group_by({shown})", below._clock, [below._text])
+        shown = ", ".join([*self.keys, *(_shown_aggregate(n, m) for n, m in aggregates.items())])
+        return Relation(build, f"group_by({shown})", below._clock, [below], splits=True)
 
-    def _check(self, made: Sequence[Aggregate]) -> None:
-        from reference.expressions import columns_in
-        from reference.streams import Column
+    def _made(self, name: str, maker: object) -> tuple[Aggregate, UserFunction | None]:
+        """An aggregate with the names of columns as the relation spells them, checked."""
+        if isinstance(maker, Udaf):
+            places = [self.relation._place(arg, f"agg: {name}") for arg in maker.args]
+            fields = [self.relation._whole.fields[place] for place in places]
+            types = [plain_type(f.dataType, f.name, f"agg: {name}") for f in fields]
+            function = maker.registered(types)
+            args = tuple(Col(field.name) for field in fields)
+            return Aggregate(name, function.name, args), function
+        item = maker(name) if callable(maker) and not isinstance(maker, SparkColumn) else None
+        if not isinstance(item, Aggregate):
+            raise QueryError(
+                f"agg: {name}={maker!r} is not an aggregate; use count(), sum_(...) and so on"
+            )
+        if item.function == "count" and item.args == (Col("*"),):
+            item = replace(item, args=())
+        item = replace(item, args=tuple(self._resolved(arg, name) for arg in item.args))
+        self._check(item)
+        return item, None if item.function in BUILT_IN else user_function(item.function)
 
-        below = self.relation
-        for item in made:
-            used = [name for arg in item.args for name in columns_in(arg)]
-            known = [
-                Column(name, model_type(below._simple(name, str(item)), name)) for name in used
-            ]
+    def _resolved(self, expr: Expr, name: str) -> Expr:
+        if isinstance(expr, Col):
+            place = self.relation._place(expr.name, f"agg: {name}")
+            return Col(self.relation.columns[place])
+        if isinstance(expr, Call):
+            return Call(expr.name, tuple(self._resolved(arg, name) for arg in expr.args))
+        return expr
+
+    def _check(self, item: Aggregate) -> None:
+        what = f"agg: {item}"
+        known = []
+        for arg in item.args:
+            for name in columns_in(arg):
+                type_ = self.relation._whole.fields[self.relation._place(name, what)].dataType
+                # Counted and compared, a column is just itself; else its values are looked at.
+                untouched = isinstance(arg, Col) and item.function in ("count", "min", "max")
+                model = (key_type if untouched else plain_type)(type_, name, what)
+                known.append(Column(name, model))
+        try:
             item.type_in(known)
+        except QueryError as error:
+            raise QueryError(f"{what}: {error}") from None
+
+
+_numbers = itertools.count()
 
 
 @dataclass(frozen=True)
 class Udaf:
     """A user's function of the group's bag, and the columns it takes."""
 
-    function: Callable[[list[object]], object]
+    function: Callable[[list[Any]], object]
     args: tuple[str, ...]
-    returns: str
+    returns: Type
 
-    @property
-    def name(self) -> str:
-        return f"udaf_{abs(hash((self.function, self.returns))):x}"
-
-    def registered(self, takes: Sequence[str]) -> UserFunction:
-        return register(self.name, self.function, takes=takes, result=self.returns)
-
-    def aggregate(self, name: str) -> Aggregate:
-        from reference.expressions import Col
-
-        return Aggregate(name, self.name, tuple(Col(arg) for arg in self.args))
+    def registered(self, takes: Sequence[Type]) -> UserFunction:
+        """The function under a name of its own."""
+        name = f"udaf_{next(_numbers)}"
+        return register(name, self.function, takes=takes, result=self.returns)
 
 
-def udaf(function: Callable[[list[object]], object], *columns: str, returns: str) -> Udaf:
+def udaf(function: Callable[[list[Any]], object], *columns: str, returns: str) -> Udaf:
     """An aggregate of your own: a function from the values of a group to one value.
 
     It gets a list, of values or of tuples if you name several columns, in no particular order, and
-    is called anew whenever the group changes: `agg(s=udaf(spread, "price", returns="double"))`.
+    is called anew whenever the group changes; without keys, also with the empty list. `returns` is
+    the type of the result: integer, bigint, double, decimal(p,s), string, boolean, date, or
+    timestamp. Timestamps go in and come out as microseconds since 1970.
+
+    >>> from spark_impl import udaf, windowed
+    >>> bids = spark.createDataFrame([(1, 7, 1.0), (2, 7, 4.0)], "ts bigint, id int, p double")
+    >>> spread = udaf(lambda prices: max(prices) - min(prices), "p", returns="double")
+    >>> windowed(bids, ts="ts", range=5).group_by("id").agg(spread=spread).at(3).show()
+    +---+------+
+    | id|spread|
+    +---+------+
+    |  7|   3.0|
+    +---+------+
+    <BLANKLINE>
     """
+    if not callable(function):
+        raise QueryError(f"udaf: {function!r} is not a function")
     if not columns:
         raise QueryError("udaf: name at least one column")
-    return Udaf(function, columns, returns)
+    names = names_of(columns, "udaf")
+    try:
+        return Udaf(function, names, Type.parse(returns))
+    except QueryError as error:
+        raise QueryError(f"udaf: returns=: {error}") from None
 
 
-# --- streams --------------------------------------------------------------------------------------
+# --- lifetimes under the user's names -------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Clock:
-    """How the user's times become ticks, and ticks the user's times."""
-
-    type: T.DataType
-
-    def to_ticks(self, column: SparkColumn) -> SparkColumn:
-        if isinstance(self.type, T.TimestampNTZType):
-            # Without a zone in between: the hour that a summer time skips is an hour like others.
-            start = F.expr("TIMESTAMP_NTZ '1970-01-01 00:00:00'")
-            return F.timestamp_diff("MICROSECOND", start, column)
-        if isinstance(self.type, T.TimestampType):
-            return F.unix_micros(column)
-        return column.cast("bigint")
-
-    def to_user(self, column: SparkColumn) -> SparkColumn:
-        if isinstance(self.type, T.TimestampNTZType):
-            start = F.expr("TIMESTAMP_NTZ '1970-01-01 00:00:00'")
-            return F.timestamp_add("MICROSECOND", column, start)
-        if isinstance(self.type, T.TimestampType):
-            return F.timestamp_micros(column)
-        return column
-
-    def from_user(self, instant: int | datetime.datetime | str) -> int:
-        """An instant in ticks, given so, as a datetime, or as ISO text (UTC if it has no zone)."""
-        if isinstance(instant, str):
-            try:
-                instant = datetime.datetime.fromisoformat(instant)
-            except ValueError:
-                raise QueryError(
-                    f"at: {instant!r} is not a time; write it as '2024-05-01 12:00:00'"
-                ) from None
-        if isinstance(instant, datetime.datetime):
-            aware = instant if instant.tzinfo else instant.replace(tzinfo=datetime.UTC)
-            start = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-            return (aware - start) // datetime.timedelta(microseconds=1)
-        if not is_instant(instant):
-            raise QueryError(f"at: {instant!r} is not an instant; give ticks, a datetime or text")
-        return instant
+def _leaf(events: Events, ts: str) -> Relation:
+    shown = f"{window_text(events.window)} over {ts}"
+    plan = f"windowed({', '.join(events.names)}) [{shown}]"
+    return Relation(events.lifetimes, plan, events.clock, events=events)
 
 
-@dataclass(frozen=True)
-class _Stream:
-    """A DataFrame of events as the leaf of a query."""
+def _named(own: Lifetimes, stars: bool = False) -> DataFrame:
+    """The rows under the user's names; the machinery's columns under reserved ones.
 
-    df: DataFrame
-    ts: str
-    window: Window
-    null_ts: str
-    scope: str | None
-
-    @property
-    def fields(self) -> tuple[T.StructField, ...]:
-        special = (self.ts, self.scope)
-        return tuple(field for field in self.df.schema.fields if field.name not in special)
-
-    @property
-    def names(self) -> list[str]:
-        return [field.name for field in self.fields]
-
-    @property
-    def clock(self) -> Clock:
-        return Clock(self._field(self.ts).dataType)
-
-    def check(self) -> None:
-        """Refuse what cannot work, before any job starts; then count NULL times, if asked to."""
-        type_ = self._field(self.ts).dataType
-        allowed = (T.TimestampType, T.TimestampNTZType, T.LongType, T.IntegerType)
-        if not isinstance(type_, allowed):
-            raise QueryError(
-                f"windowed: column {self.ts!r} is a {type_.simpleString()}; "
-                "the time is a timestamp, or a whole number of microseconds"
-            )
-        if self.scope is not None:
-            self._field(self.scope)
-        if not self.fields:
-            raise QueryError(f"windowed: {self.ts!r} is the only column; there is nothing to query")
-        for name in self.df.columns:
-            if name.startswith(RESERVED):
-                raise QueryError(f"windowed: rename column {name!r}; {RESERVED}... is reserved")
-        if isinstance(self.window, Rows):
-            for name in (*self.window.partition_by, *self.window.order_by):
-                if name not in self.names:
-                    known = ", ".join(self.names)
-                    raise QueryError(f"windowed: unknown column {name!r}; the columns are {known}")
-            model_columns(self.fields)
-        if self.null_ts == "error" and self._field(self.ts).nullable:
-            bad = self.df.where(F.col(_quoted(self.ts)).isNull()).count()
-            if bad:
-                raise QueryError(
-                    f"windowed: {bad} rows have NULL in the time column {self.ts!r}; "
-                    "mend them, or leave them out with null_ts='drop'"
-                )
-
-    def _field(self, name: str) -> T.StructField:
-        found = [field for field in self.df.schema.fields if field.name == name]
-        if len(found) != 1:
-            how = "stands twice" if found else "is unknown"
-            raise QueryError(
-                f"windowed: column {name!r} {how}; the columns are {', '.join(self.df.columns)}"
-            )
-        return found[0]
-
-    def lifetimes(self, at: int | None) -> Lifetimes:
-        """The rows with `ts` and `ets`; with an instant, those that are live then."""
-        time = self.clock.to_ticks(F.col(_quoted(self.ts)))
-        scope = [F.col(_quoted(self.scope)).cast("bigint").alias("scope")] if self.scope else []
-        columns = [F.col(_quoted(name)).alias(f"c{n}") for n, name in enumerate(self.names)]
-        rows = self.df.select(*columns, time.alias("ts"), *scope).where(F.col("ts").isNotNull())
-        births = (rows.select("ts", *(["scope"] if self.scope else [])),)
-        rows = rows.withColumn("ets", self._expiry()).select(
-            *columns_of(len(columns)), *extra_columns(self.scope is not None)
-        )
-
-        def live(df: DataFrame) -> DataFrame:
-            return df.where((F.col("ts") <= F.lit(at)) & (F.lit(at) < F.col("ets")))
-
-        if isinstance(self.window, Rows):
-            own = Lifetimes(rows, self.fields, self.scope is not None, births)
-            return lifetimes.newest_rows(own, self.window, live if at is not None else None)
-        kept = rows if at is None else live(rows)
-        return Lifetimes(kept, self.fields, self.scope is not None, births)
-
-    def _expiry(self) -> SparkColumn:
-        if not isinstance(self.window, Range):
-            return lifetimes.never()
-        span = self.window.span
-        fits = F.col("ts") <= F.lit(NEVER - span)
-        return F.when(fits, F.col("ts") + F.lit(min(span, NEVER))).otherwise(lifetimes.never())
+    With `stars`, the columns are there a second time, under reserved names by position.
+    """
+    extra = extra_columns(own.scoped)
+    by_position = columns_of(len(own.fields))
+    twice = by_position if stars else []
+    names = [*own.names, *(RESERVED + name for name in (*twice, *extra))]
+    return own.df.select(*by_position, *twice, *extra).toDF(*names)
 
 
-def _window(
-    range_: str | int | datetime.timedelta | None,
-    rows: int | None,
-    unbounded: bool,
-    bounds: str,
-    partition_by: str | Sequence[str],
-    order_by: str | Sequence[str],
-) -> Window:
-    given = [range_ is not None, rows is not None, unbounded]
-    if sum(given) != 1:
-        how = "one of" if not any(given) else "only one of"
-        raise QueryError(f"windowed: give {how} range=, rows= and unbounded=True")
-    if rows is None and (_names(partition_by) or _names(order_by)):
-        raise QueryError("windowed: partition_by and order_by go with rows=")
-    if range_ is not None:
-        return Range(ticks(range_), bounds)
-    if rows is not None:
-        return Rows(rows, _names(partition_by), _names(order_by))
-    return Unbounded()
+def _positional(named: DataFrame, like: Lifetimes, what: str) -> Lifetimes:
+    """Rows under the user's names, back by position."""
+    extra = extra_columns(like.scoped)
+    every = named.schema.fields
+    fields = tuple(every[: len(every) - len(extra)])
+    for field in fields:
+        if field.name.startswith(RESERVED):
+            raise QueryError(f"{what}: {RESERVED}... is reserved; write all columns as '*'")
+    return replace(like, df=named.toDF(*columns_of(len(fields)), *extra), fields=fields)
 
 
-def _window_text(window: Window) -> str:
-    match window:
-        case Range(length, bounds):
-            return f"range {length} us {bounds}"
-        case Rows(count, parts, _):
-            return f"rows {count}" + (f" per {', '.join(parts)}" if parts else "")
-        case _:
-            return "unbounded"
+def _only(own: Lifetimes, places: Sequence[int]) -> Lifetimes:
+    """Some of the columns; one that says nothing if there are none."""
+    extra = extra_columns(own.scoped)
+    if not places:
+        df = own.df.select(F.lit(True).alias("c0"), *extra)
+        return replace(own, df=df, fields=(T.StructField("", T.BooleanType()),))
+    columns = [F.col(f"c{place}").alias(f"c{at}") for at, place in enumerate(places)]
+    fields = tuple(own.fields[place] for place in places)
+    return replace(own, df=own.df.select(*columns, *extra), fields=fields)
+
+
+def _renamed(own: Lifetimes, names: Mapping[int, str]) -> Lifetimes:
+    """Columns that are joined on, under the name that they have on the left."""
+    fields = tuple(
+        T.StructField(names[at], field.dataType, field.nullable) if at in names else field
+        for at, field in enumerate(own.fields)
+    )
+    return replace(own, fields=fields)
 
 
 # --- names ----------------------------------------------------------------------------------------
 
 
-def _named(own: Lifetimes) -> DataFrame:
-    """The rows under the user's names; the machinery's columns under reserved ones."""
-    extra = [RESERVED + name for name in extra_columns(own.scoped)]
-    return own.df.toDF(*own.names, *extra)
-
-
-def _positional(named: DataFrame, like: Lifetimes) -> Lifetimes:
-    """Rows under the user's names, back by position."""
-    extra = extra_columns(like.scoped)
-    fields = tuple(named.schema.fields[: len(named.schema.fields) - len(extra)])
-    df = named.toDF(*columns_of(len(fields)), *extra)
-    return Lifetimes(df, fields, like.scoped, like.births)
-
-
-def _names(on: str | Sequence[str]) -> tuple[str, ...]:
-    return (on,) if isinstance(on, str) else tuple(on)
+def _flat(given: Sequence[Any]) -> list[Any]:
+    """Arguments one by one, or as one list, as Spark's own methods take them."""
+    return list(given[0] if len(given) == 1 and isinstance(given[0], list | tuple) else given)
 
 
 def _is_star(column: object) -> bool:
     return isinstance(column, str) and column == "*"
 
 
-def _quoted(name: str | None) -> str:
-    return "`" + str(name).replace("`", "``") + "`"
+def _text(given: object) -> str:
+    """What the user wrote: a Column shows itself as Column<'...'>."""
+    text = str(given)
+    if isinstance(given, SparkColumn):
+        text = text.removeprefix("Column<").removesuffix(">").strip("'")
+    return text
 
 
-def _free(name: str, taken: set[str]) -> str:
+def _shown_aggregate(name: str, maker: object) -> str:
+    if isinstance(maker, Udaf):
+        called = getattr(maker.function, "__name__", type(maker.function).__name__)
+        return f"{name}={called}({', '.join(maker.args)})"
+    return str(maker(name)) if callable(maker) else name
+
+
+def _unused(name: str, taken: set[str]) -> str:
     while name.lower() in taken:
         name = "_" + name
     taken.add(name.lower())
@@ -618,30 +905,80 @@ def _indented(text: str) -> str:
     return "\n".join("  " + line for line in text.splitlines())
 
 
+# --- checks ---------------------------------------------------------------------------------------
+
+
 def _check_choice(label: str, given: str, known: Sequence[str]) -> None:
     if given not in known:
         raise QueryError(f"windowed: {label}={given!r}; use one of {', '.join(known)}")
 
 
-def _check_keys(left: Relation, right: Relation, keys: Sequence[str], what: str) -> None:
-    if not isinstance(right, Relation):
-        raise QueryError(f"{what}: the other side is {type(right).__name__}; use windowed(df, ...)")
-    for key in keys:
-        mine, theirs = left._simple(key, what), right._simple(key, what)
+def _check_batch(df: object, what: str) -> None:
+    if not isinstance(df, DataFrame):
+        raise QueryError(f"{what}: give a DataFrame, not a {type(df).__name__}")
+    if df.isStreaming:
+        raise QueryError(
+            f"{what}: streaming DataFrames are not supported yet; use spark.read for now"
+        )
+
+
+def _check_kinds(inputs: Mapping[str, object]) -> None:
+    streaming = [n for n, df in inputs.items() if isinstance(df, DataFrame) and df.isStreaming]
+    if streaming and len(streaming) < len(inputs):
+        raise QueryError(
+            f"window_join: {', '.join(map(repr, streaming))} is streaming and the others are not; "
+            "use one kind of input"
+        )
+    for name, df in inputs.items():
+        _check_batch(df, f"window_join, input {name!r}")
+
+
+def _keys(
+    left: Relation, right: Relation, names: Sequence[str], what: str
+) -> tuple[tuple[str, ...], dict[int, str]]:
+    """The columns to join on, as the left side spells them, and where they are on the right."""
+    keys = left._keys(names, what)
+    places: dict[int, str] = {}
+    for name, key in zip(names, keys, strict=True):
+        place = right._place(name, what)
+        mine = left._whole.fields[left._place(key, what)].dataType
+        theirs = right._whole.fields[place].dataType
+        key_type(theirs, name, what)
         if mine != theirs:
             raise QueryError(
-                f"{what}: column {key!r} is a {mine.simpleString()} on one side and a "
+                f"{what}: column {name!r} is a {mine.simpleString()} on one side and a "
                 f"{theirs.simpleString()} on the other; cast one of them"
             )
+        places[place] = key
     for relation in (left, right):
-        model_columns(relation._whole.fields)
+        model_columns(relation._whole.fields, what)
+    return keys, places
 
 
-def _check_within(pairs: Sequence[Within], inputs: Mapping[str, object]) -> None:
-    for pair in pairs:
-        for name in (pair.first, pair.second):
+def _pairs(within: object, inputs: Mapping[str, object]) -> list[Within]:
+    if not isinstance(within, Mapping):
+        raise QueryError("window_join: write within as {('a', 'b'): '5 s'}")
+    found: list[Within] = []
+    for pair, length in within.items():
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise QueryError(f"window_join: within names {pair!r}; name pairs, as ('a', 'b')")
+        for name in pair:
             if name not in inputs:
                 raise QueryError(
                     f"window_join: within names {name!r}; the inputs are {', '.join(inputs)}"
                 )
-        Range(pair.length, "[]")
+        first, second = pair
+        if first == second or any({w.first, w.second} == {first, second} for w in found):
+            raise QueryError(f"window_join: within names the pair {pair!r} twice, or with itself")
+        try:
+            found.append(Within(first, second, Range(ticks(length), "[]").length))
+        except QueryError as error:
+            raise QueryError(f"window_join: within {pair!r}: {error}") from None
+    return found
+
+
+def _open_error(what: str, name: str = "") -> QueryError:
+    looked_at = f"column {name!r}" if name else "a column here"
+    return QueryError(
+        f"{what}: {looked_at} is left open by distinct(on=...) below; use its key columns only"
+    )

@@ -1,7 +1,8 @@
 """Spark's types beside ours: what the kernels see of a column, and how it gets back.
 
 The kernels know the types of the data model. Narrow numbers are widened on the way in and narrowed
-on the way out, which loses nothing; a struct goes through as its fields and one flag.
+on the way out, binary strings travel as hexadecimal digits, times of day as microseconds, all of
+which keeps every value and the order; a struct goes through as one flag and its fields.
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ _SIMPLE: dict[type[T.DataType], Type] = {
     T.FloatType: DOUBLE,
     T.DoubleType: DOUBLE,
     T.StringType: STRING,
+    T.BinaryType: STRING,
     T.BooleanType: BOOLEAN,
     T.TimestampType: TIMESTAMP,
     T.TimestampNTZType: TIMESTAMP,
     T.DateType: DATE,
+    T.TimeType: BIGINT,
 }
 _SPARK: dict[str, T.DataType] = {
     "integer": T.IntegerType(),
@@ -40,12 +43,19 @@ _SPARK: dict[str, T.DataType] = {
     "timestamp": T.TimestampType(),
     "date": T.DateType(),
 }
+_DISGUISED = (T.BinaryType, T.TimeType)
+"""Types that travel as another one, whose values only that trip can tell apart from it."""
 
 
 def model_type(spark: T.DataType, name: str) -> Type:
     """The type of the data model for a column of Spark."""
     if isinstance(spark, T.DecimalType):
         return Type("decimal", spark.precision, spark.scale)
+    if isinstance(spark, T.StringType) and spark != T.StringType():
+        raise QueryError(
+            f"column {name!r} has the type {spark.simpleString()}, and only strings that compare "
+            "byte by byte are supported; cast it to a plain string"
+        )
     for kind, type_ in _SIMPLE.items():
         if type(spark) is kind:
             return type_
@@ -53,6 +63,36 @@ def model_type(spark: T.DataType, name: str) -> Type:
         f"column {name!r} has the type {spark.simpleString()}, whose values cannot be compared; "
         "drop it, or turn it into a string (for example with to_json)"
     )
+
+
+def key_type(spark: T.DataType, name: str, what: str) -> Type:
+    """The type of a column that is a key, or is looked at by itself."""
+    if isinstance(spark, T.StructType):
+        raise QueryError(f"{what}: column {name!r} is a struct; use one of its fields")
+    try:
+        return model_type(spark, name)
+    except QueryError as error:
+        raise QueryError(f"{what}: {error}") from None
+
+
+def plain_type(spark: T.DataType, name: str, what: str) -> Type:
+    """The type of a column whose values an expression or a user's function gets to see."""
+    if isinstance(spark, _DISGUISED):
+        raise QueryError(f"{what}: cannot compute with column {name!r}, a {spark.simpleString()}")
+    return key_type(spark, name, what)
+
+
+def same_type(one: T.DataType, other: T.DataType) -> bool:
+    """Whether values of the two types can stand in one column; NULLs may be in either."""
+    if isinstance(one, T.StructType) and isinstance(other, T.StructType):
+        return one.names == other.names and all(
+            same_type(a.dataType, b.dataType) for a, b in zip(one.fields, other.fields, strict=True)
+        )
+    if isinstance(one, T.ArrayType) and isinstance(other, T.ArrayType):
+        return same_type(one.elementType, other.elementType)
+    if isinstance(one, T.MapType) and isinstance(other, T.MapType):
+        return same_type(one.keyType, other.keyType) and same_type(one.valueType, other.valueType)
+    return one == other
 
 
 def spark_type(type_: Type, like: T.DataType | None = None) -> T.DataType:
@@ -90,7 +130,7 @@ class Part:
 
 
 def parts(name: str, spark: T.DataType) -> Iterator[Part]:
-    """The parts of a column; a struct has a flag (is it NULL?) and the parts of its fields."""
+    """The parts of a column; a struct has a flag (is it there?) and the parts of its fields."""
     yield from _parts((name,), spark)
 
 
@@ -98,6 +138,7 @@ def _parts(path: tuple[str, ...], spark: T.DataType) -> Iterator[Part]:
     if not isinstance(spark, T.StructType):
         yield Part(path, spark)
         return
+    # False is less than True, so a struct that is NULL comes first, as NULLs do.
     yield Part(path, T.BooleanType(), is_flag=True)
     for field in spark.fields:
         yield from _parts((*path, field.name), field.dataType)
@@ -108,22 +149,33 @@ def flattened(column: SparkColumn, part: Part) -> SparkColumn:
     for field in part.path[1:]:
         column = column.getField(field)
     if part.is_flag:
-        return column.isNull()
+        return column.isNotNull()
+    if isinstance(part.spark, T.BinaryType):
+        return F.hex(column)
+    if isinstance(part.spark, T.TimeType):
+        return F.time_to_micros(column)
     return column if part.wide == part.spark else column.cast(part.wide)
 
 
 def rebuilt(spark: T.DataType, taken: Iterator[SparkColumn]) -> SparkColumn:
     """A column from its parts."""
-    if not isinstance(spark, T.StructType):
-        column = next(taken)
-        wide = spark_type(model_type(spark, ""), spark)
-        return column if wide == spark else column.cast(spark)
-    missing = next(taken)
-    fields = [rebuilt(field.dataType, taken).alias(field.name) for field in spark.fields]
-    return F.when(~missing, F.struct(*fields))
+    if isinstance(spark, T.StructType):
+        there = next(taken)
+        fields = [rebuilt(field.dataType, taken).alias(field.name) for field in spark.fields]
+        return F.when(there, F.struct(*fields))
+    column = next(taken)
+    if isinstance(spark, T.BinaryType):
+        return F.unhex(column)
+    if isinstance(spark, T.TimeType):
+        return F.time_from_micros(column).cast(spark)
+    wide = spark_type(model_type(spark, ""), spark)
+    return column if wide == spark else column.cast(spark)
 
 
-def model_columns(fields: Sequence[T.StructField]) -> tuple[Column, ...]:
+def model_columns(fields: Sequence[T.StructField], what: str = "") -> tuple[Column, ...]:
     """The columns of the data model for all parts of some fields; names are made up."""
     made = [part for field in fields for part in parts(field.name, field.dataType)]
-    return tuple(Column(f"c{at}", part.model) for at, part in enumerate(made))
+    try:
+        return tuple(Column(f"c{at}", part.model) for at, part in enumerate(made))
+    except QueryError as error:
+        raise QueryError(f"{what}: {error}" if what else str(error)) from None

@@ -7,6 +7,7 @@ what is held. Indexes are built when first needed and are not part of the state'
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -42,8 +43,11 @@ class Segment:
         """The hashes in order, and where they are."""
         if name not in self.indexes:
             hashes = self.frame[name]
-            order = np.argsort(hashes, kind="stable")
-            self.indexes[name] = (hashes[order], order)
+            if bool((hashes[1:] >= hashes[:-1]).all()):
+                self.indexes[name] = (hashes, np.arange(len(hashes)))
+            else:
+                order = np.argsort(hashes, kind="stable")
+                self.indexes[name] = (hashes[order], order)
         return self.indexes[name]
 
     def rows(self) -> Frame:
@@ -114,9 +118,10 @@ class Store:
         for segment in self.segments:
             known, order = segment.index(index)
             first = np.searchsorted(known, hashes, side="left")
-            stop = np.searchsorted(known, hashes, side="right")
-            question, at = expand_ranges(first, stop)
-            positions = order[at]
+            hit = np.flatnonzero(known[np.minimum(first, len(known) - 1)] == hashes)
+            stop = np.searchsorted(known, hashes[hit], side="right")
+            question, at = expand_ranges(first[hit], stop)
+            question, positions = hit[question], order[at]
             held = segment.is_held(positions)
             positions = positions[held]
             frames.append(segment.frame.take(positions))
@@ -170,15 +175,12 @@ class Store:
         return Store(self.empty, tuple(kept), number)
 
     def _merged(self) -> Store:
-        """Few segments: the last ones together while they are small, else the smallest pair."""
+        """Few segments: neighbours that are small, or the smallest pair if there are too many."""
         segments, number = list(self.segments), self.next_number
         while len(segments) > 1:
-            sizes = [len(segment) for segment in segments]
-            if sizes[-1] + sizes[-2] <= SMALL_SEGMENT:
-                at = len(segments) - 2
-            elif len(segments) > MOST_SEGMENTS:
-                at = min(range(len(segments) - 1), key=lambda n: sizes[n] + sizes[n + 1])
-            else:
+            sizes = [len(one) + len(two) for one, two in itertools.pairwise(segments)]
+            at = min(range(len(sizes)), key=sizes.__getitem__)
+            if sizes[at] > SMALL_SEGMENT and len(segments) <= MOST_SEGMENTS:
                 break
             together = concat([segments[at].rows(), segments[at + 1].rows()])
             segments[at : at + 2] = [Segment(number, _by_expiry(together))]

@@ -11,8 +11,14 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_impl.frame import Ints
-from spark_impl.kernels.ordering import chunks, expand_ranges, order_by
+from spark_impl.frame import Bools, Ints
+from spark_impl.kernels.ordering import (
+    chunks,
+    expand_ranges,
+    order_by,
+    rank_in_run,
+    run_starts,
+)
 
 Small = NDArray[np.int32]
 
@@ -47,6 +53,22 @@ def least(first: Ints, stop: Ints, values: Ints, points: int) -> Ints:
         np.minimum.at(table, stop[own] - block, values[own])
         longer = table
     return longer
+
+
+def records(groups: Ints, values: Ints) -> Bools:
+    """Which values are smaller than all before them in their group; groups stand together."""
+    starts = run_starts(groups)
+    before = rank_in_run(starts)
+    smallest = values.copy()
+    reach = 1
+    # After each round, `smallest` looks back twice as far.
+    while bool((before >= reach).any()):
+        far = np.flatnonzero(before >= reach)
+        smallest[far] = np.minimum(smallest[far], smallest[far - reach])
+        reach *= 2
+    record = np.ones(len(values), np.bool_)
+    record[1:] = starts[1:] | (values[1:] < smallest[:-1])
+    return record
 
 
 def ranked(first: Ints, stop: Ints, values: Ints, asked: Ints, ranks: Ints, points: int) -> Ints:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reference.aggregates import BUILT_IN, Aggregate, user_function
+from reference.clock import NEVER
 from reference.errors import QueryError
 from reference.expressions import Expr
 from reference.streams import Column
@@ -30,7 +31,8 @@ from spark_impl.encode import (
 from spark_impl.evaluate import as_doubles
 from spark_impl.frame import Bools, Ints, take_columns
 from spark_impl.kernels import exact
-from spark_impl.kernels.over_intervals import covering, least, ranked
+from spark_impl.kernels.ordering import order_by
+from spark_impl.kernels.over_intervals import covering, least, ranked, records
 
 Accumulated = dict[str, Ints]
 """By name, one integer for each row, group or point; a name that is missing stands for zeros."""
@@ -278,16 +280,9 @@ def best_values(groups: Ints, ends: Ints, column: pa.Array, wants_max: bool) -> 
 
     A value that ends before, or with, another one that is at least as good will never be.
     """
-    codes = order_codes(column)
-    ranks = np.unique(codes, return_inverse=True)[1]
+    codes = ordered_bits(column) if is_narrow(column.type) else order_codes(column)
     if wants_max:
-        ranks = int(ranks.max(initial=0)) - ranks
-    order = np.lexsort((ranks, -ends, groups))
-    groups, ranks = groups[order], ranks[order]
-    # Later groups get smaller numbers, so that a running minimum starts anew in each.
-    room = int(ranks.max(initial=0)) + 1
-    keyed = ranks + (int(groups.max(initial=0)) - groups) * room
-    running = np.minimum.accumulate(keyed) if len(keyed) else keyed
-    better = np.ones(len(keyed), np.bool_)
-    better[1:] = keyed[1:] < running[:-1]
-    return order[better]
+        codes = ~codes
+    # Of values that end together one may stay too many, which does no harm.
+    order = order_by(groups, NEVER - ends, int(groups.max(initial=-1)) + 1)
+    return order[records(groups[order], codes[order])]

@@ -135,4 +135,12 @@ class DistinctOnOperator(HashedOperator):
         return {"seed": seed, "rows": rows}
 
     def held(self, state: State) -> list[HeldRows]:
-        return [HeldRows(self.child.origin, store_of(state, "rows").rows())]
+        """The rows with a known end.
+
+        Of equal open rows any one may be the representative, so their times say nothing; whoever
+        announces their ends holds them too.
+        """
+        rows = store_of(state, "rows").rows()
+        if self.retracts:
+            rows = rows.where(rows["ets"] != NEVER)
+        return [HeldRows(self.child.origin, rows)]

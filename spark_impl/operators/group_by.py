@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -65,25 +64,18 @@ class _Groups:
     """Whether the group was there before."""
     rows: Ints
     born: Ints
-    """The numbers of the groups of arrived rows, and of births."""
+    ended: Ints
+    """The numbers of the groups of arrived rows, of births, and of rows whose end was due."""
+    of_known: Ints
+    """The number of each group that was found."""
 
     @property
     def count(self) -> int:
         return len(self.hashes)
 
-    @cached_property
-    def _order(self) -> tuple[Ints, Ints]:
-        order = np.argsort(self.hashes)
-        return order, self.hashes[order]
-
-    @property
-    def sorted_hashes(self) -> Ints:
-        return self._order[1]
-
     def of(self, hashes: Ints) -> Ints:
-        """The numbers of the groups with these hashes."""
-        order, known = self._order
-        return order[np.searchsorted(known, hashes)]
+        """The numbers of the groups with these hashes; groups are numbered in their order."""
+        return np.searchsorted(self.hashes, hashes)
 
 
 @dataclass(frozen=True)
@@ -121,7 +113,7 @@ class GroupByOperator(HashedOperator):
     `groups`: the keys and their accumulators. `rows`: the arguments of rows with a known end, which
     will have to be subtracted; of all live rows, if some aggregate needs them. `best<n>`: of the
     n-th aggregate, a MIN or MAX over rows that are never retracted, the values that can still
-    become the extreme.
+    become the extreme, in the order in which groups are looked up.
     """
 
     retracts = True
@@ -171,7 +163,7 @@ class GroupByOperator(HashedOperator):
         for number in self.extremes:
             arg = self.measures[number].args[0].number
             state[f"best{number}"] = Store(
-                Frame([*case, values[self.lead + arg]], {"h": none, "ts": none, "ets": none}, 0)
+                Frame([*case, values[self.lead + arg]], {"h": none, "until": none}, 0)
             )
         return state
 
@@ -199,9 +191,8 @@ class GroupByOperator(HashedOperator):
             retracted, stored = self._take_retracted(arrived.where(~positive), stored)
         closed = positive & horizon.passed(arrived["ets"], arrived)
 
-        over = touched.of(ended["h"])
         timeline = Timeline(
-            np.concatenate([touched.rows, touched.rows[closed], over, touched.born]),
+            np.concatenate([touched.rows, touched.rows[closed], touched.ended, touched.born]),
             np.concatenate([arrived["ts"], arrived["ets"][closed], ended["ets"], births[:, 1]]),
             touched.count,
         )
@@ -241,7 +232,7 @@ class GroupByOperator(HashedOperator):
         hashes = np.concatenate(
             [arrived["h"], *([born_hashes] if self.always else []), known.rows["h"]]
         )
-        identity = identify(hashes, keys)
+        identity = identify(hashes, keys, ended["h"])
         edge = len(hashes) - len(known.rows)
         old = np.zeros(identity.count, np.bool_)
         old[identity.ids[edge:]] = True
@@ -252,6 +243,8 @@ class GroupByOperator(HashedOperator):
             old,
             identity.ids[: len(arrived)],
             identity.ids[len(arrived) : edge],
+            identity.others,
+            identity.ids[edge:],
         )
 
     def _take_retracted(self, gone: Frame, stored: Store) -> tuple[Frame, Store]:
@@ -284,7 +277,7 @@ class GroupByOperator(HashedOperator):
         for arg in self.arguments:
             per_row |= arg.contributions(values[arg.number])
         before = touched.known.rows.numbers
-        place = touched.of(touched.known.rows["h"])
+        place = touched.of_known
         sums: Accumulated = {}
         for name in {**per_row, **before}:
             if name == "h":
@@ -346,10 +339,10 @@ class GroupByOperator(HashedOperator):
         new: _NewRows,
     ) -> Lifetimes:
         """All rows of the touched groups that live at some time from before the slice on."""
-        live = stored.find(touched.sorted_hashes).rows
+        live = stored.find(touched.hashes)
         gone = slice_.retracted
-        parts = [slice_.ended, gone, live, new.rows]
-        group = [touched.of(part["h"]) for part in parts[:3]]
+        parts = [slice_.ended, gone, live.rows, new.rows]
+        group = [touched.ended, touched.of(gone["h"]), live.question]
         first = np.concatenate([*(timeline.first[own] for own in group), new.first])
         stop = np.concatenate(
             [
@@ -372,18 +365,18 @@ class GroupByOperator(HashedOperator):
         horizon: Horizon,
     ) -> tuple[Lifetimes, Store]:
         """The candidates for an extreme in this slice, and those that stay candidates."""
-        found = store.find(touched.sorted_hashes)
+        found = store.find(touched.hashes)
         column = self.lead + measure.args[0].number
         fresh = Frame(
             [*new.rows.columns[: self.lead], new.rows.columns[column]],
-            {name: new.rows[name] for name in ("h", "ts", "ets")},
+            {"h": new.rows["h"], "until": new.rows["ets"]},
             len(new.rows),
         )
         rows = concat([found.rows, fresh])
-        old_group = touched.of(found.rows["h"])
-        over = horizon.passed(found.rows["ets"], found.rows)
+        old_group = found.question
+        over = horizon.passed(found.rows["until"], found.rows)
         old_stop = timeline.stop[old_group]
-        old_stop[over] = timeline.point_at(old_group[over], found.rows["ets"][over])
+        old_stop[over] = timeline.point_at(old_group[over], found.rows["until"][over])
         first = np.concatenate([timeline.first[old_group], new.first])
         stop = np.concatenate([old_stop, new.stop])
 
@@ -393,7 +386,7 @@ class GroupByOperator(HashedOperator):
         staying = np.flatnonzero(~over if valid is None else ~over & valid)
         best = best_values(
             group[staying],
-            rows["ets"][staying],
+            rows["until"][staying],
             take_columns(rows.columns[-1:], staying)[0],
             measure.function == "max",
         )

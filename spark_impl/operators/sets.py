@@ -11,7 +11,6 @@ from spark_impl.encode import hash_columns, identify
 from spark_impl.frame import (
     Delta,
     Frame,
-    Ints,
     Numbers,
     concat,
     concat_columns,
@@ -78,7 +77,7 @@ class SetOperator(HashedOperator):
 
         columns = concat_columns([arrived.columns, known.rows.columns])
         every_hash = np.concatenate([hashes, known.rows["h"]])
-        identity = identify(every_hash, columns)
+        identity = identify(every_hash, columns, ended["h"])
         fresh, old = identity.ids[: len(arrived)], identity.ids[len(arrived) :]
         left, right = np.zeros((2, identity.count), np.int64)
         left[old], right[old] = known.rows["left"], known.rows["right"]
@@ -87,8 +86,7 @@ class SetOperator(HashedOperator):
         positive = sign > 0
         closed = positive & horizon.passed(end, arrived)
         pending = positive & ~closed & (end != NEVER)
-        ended_ids = _ids_of(ended["h"], every_hash[len(arrived) :], old)
-        ids = np.concatenate([fresh, fresh[closed], ended_ids])
+        ids = np.concatenate([fresh, fresh[closed], identity.others])
         times = np.concatenate([start, end[closed], ended["ets"]])
         change = np.concatenate(
             [sign.astype(np.int64), np.full(int(closed.sum()) + len(ended), -1, np.int64)]
@@ -160,11 +158,3 @@ class SetOperator(HashedOperator):
             HeldRows(origin, found.where(due["side"] == side))
             for side, origin in enumerate(self.origins)
         ]
-
-
-def _ids_of(hashes: Ints, known_hashes: Ints, known_ids: Ints) -> Ints:
-    """The identities behind hashes that are all known."""
-    if len(hashes) == 0:
-        return hashes
-    order = np.argsort(known_hashes)
-    return known_ids[order][np.searchsorted(known_hashes[order], hashes)]

@@ -1,0 +1,5 @@
+"""Settings of the tests that hold for every folder."""
+
+from properties import profiles
+
+profiles.load()

@@ -1,0 +1,224 @@
+"""A DataFrame of events under a window: the leaf of every query."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from reference.clock import NEVER
+from reference.errors import QueryError
+from reference.windows import Range, Rows, Unbounded, Window
+from spark_impl import lifetimes
+from spark_impl.durations import ticks
+from spark_impl.lifetimes import Lifetimes, columns_of, extra_columns
+from spark_impl.sparktypes import key_type, model_columns
+from spark_impl.times import Clock
+
+RESERVED = "__tickproof_"
+
+
+@dataclass(frozen=True)
+class Events:
+    """A DataFrame, the place of its time column and of its scope, if it has one."""
+
+    df: DataFrame
+    window: Window
+    time: int
+    scope: int | None
+    drops: bool
+    """Whether rows without a time are left out; otherwise there are none."""
+
+    @classmethod
+    def of(
+        cls, df: DataFrame, ts: str, window: Window, scope: str | None, drops: bool, what: str
+    ) -> Events:
+        """Refuse what cannot work; no job runs."""
+        columns = [field.name for field in df.schema.fields]
+        for name in columns:
+            if name.startswith(RESERVED):
+                raise QueryError(f"{what}: rename column {name!r}; {RESERVED}... is reserved")
+        time = place_of(ts, columns, df.sparkSession, what)
+        if complaint := Clock.refusal(df.schema.fields[time].dataType):
+            raise QueryError(f"{what}: column {ts!r} {complaint}")
+        case = None if scope is None else place_of(scope, columns, df.sparkSession, what)
+        if case is not None:
+            type_ = df.schema.fields[case].dataType
+            if not isinstance(type_, T.IntegralType) or case == time:
+                raise QueryError(
+                    f"{what}: scope {scope!r} is a {type_.simpleString()}; "
+                    "it is a column of whole numbers beside the time"
+                )
+        made = cls(df, window, time, case, drops)
+        if not made.fields:
+            raise QueryError(f"{what}: {ts!r} is the only column; there is nothing to query")
+        return replace(made, window=made.checked_window(what))
+
+    @property
+    def places(self) -> list[int]:
+        """The places of the columns that are data."""
+        every = range(len(self.df.schema.fields))
+        return [place for place in every if place not in (self.time, self.scope)]
+
+    @property
+    def fields(self) -> tuple[T.StructField, ...]:
+        return tuple(self.df.schema.fields[place] for place in self.places)
+
+    @property
+    def names(self) -> list[str]:
+        return [field.name for field in self.fields]
+
+    @property
+    def clock(self) -> Clock:
+        return Clock(self.df.schema.fields[self.time].dataType)
+
+    def checked_window(self, what: str) -> Window:
+        """The window with the names of columns as the DataFrame spells them."""
+        if not isinstance(self.window, Rows):
+            return self.window
+        found: list[list[str]] = []
+        for names in (self.window.partition_by, self.window.order_by):
+            places = [place_of(name, self.names, self.df.sparkSession, what) for name in names]
+            found.append([self.names[place] for place in places])
+            for place in places:
+                key_type(self.fields[place].dataType, self.names[place], what)
+        # All columns decide which row is the newest.
+        model_columns(self.fields, f"{what}, rows=")
+        return Rows(self.window.count, *map(tuple, found))
+
+    def refuse_nulls(self, what: str) -> None:
+        """Count rows without a time, if there can be any: the one job that runs early."""
+        for place in (self.scope, None if self.drops else self.time):
+            if place is None or not self.df.schema.fields[place].nullable:
+                continue
+            bad = self._without(place).count()
+            name = self.df.schema.fields[place].name
+            if bad and place == self.time:
+                raise QueryError(
+                    f"{what}: {bad} {'row has' if bad == 1 else 'rows have'} NULL in the time "
+                    f"column {name!r}; mend them, or leave them out with null_ts='drop'"
+                )
+            if bad:
+                raise QueryError(f"{what}: {bad} rows have NULL in the scope {name!r}")
+
+    def null_times(self) -> int:
+        """How many rows have no time and are left out; a job that counts them."""
+        if not self.drops or not self.df.schema.fields[self.time].nullable:
+            return 0
+        return self._without(self.time).count()
+
+    def _without(self, place: int) -> DataFrame:
+        return self._numbered().where(F.col(f"c{place}").isNull())
+
+    def _numbered(self) -> DataFrame:
+        """The DataFrame with names by position: those of the user may stand twice."""
+        return self.df.toDF(*columns_of(len(self.df.schema.fields)))
+
+    def lifetimes(self, at: SparkColumn | None) -> Lifetimes:
+        """The rows with `ts` and `ets`; with an instant in ticks, those that are live then."""
+        scoped = self.scope is not None
+        columns = [F.col(f"c{place}").alias(f"c{n}") for n, place in enumerate(self.places)]
+        extra = [self.clock.to_ticks(F.col(f"c{self.time}")).alias("ts")]
+        extra += [F.col(f"c{self.scope}").cast("bigint").alias("scope")] if scoped else []
+        rows = self._numbered().select(*columns, *extra).where(F.col("ts").isNotNull())
+        births = (rows.select("ts", *(["scope"] if scoped else [])),)
+        rows = rows.withColumn("ets", self._expiry()).select(
+            *columns_of(len(columns)), *extra_columns(scoped)
+        )
+
+        def live(df: DataFrame) -> DataFrame:
+            return df if at is None else df.where((F.col("ts") <= at) & (at < F.col("ets")))
+
+        if isinstance(self.window, Rows):
+            own = Lifetimes(rows, self.fields, scoped, births)
+            return lifetimes.newest_rows(own, self.window, live if at is not None else None)
+        span = self.window.span if isinstance(self.window, Range) else None
+        return Lifetimes(live(rows), self.fields, scoped, births, span=span)
+
+    def _expiry(self) -> SparkColumn:
+        if not isinstance(self.window, Range):
+            return lifetimes.never()
+        span = self.window.span
+        fits = F.col("ts") <= F.lit(NEVER - span)
+        # The longest closed range is one instant longer than a number can be.
+        moved = F.col("ts") + F.lit(span) if span <= NEVER else F.col("ts") - F.lit(-span)
+        return F.when(fits, moved).otherwise(lifetimes.never())
+
+
+# --- windows --------------------------------------------------------------------------------------
+
+
+def window_of(
+    range_: str | int | datetime.timedelta | None,
+    rows: int | None,
+    unbounded: bool,
+    bounds: str | None,
+    partition_by: str | Sequence[str],
+    order_by: str | Sequence[str],
+) -> Window:
+    """The window that the arguments of `windowed` ask for."""
+    given = [range_ is not None, rows is not None, bool(unbounded)]
+    if sum(given) != 1:
+        how = "one of" if not any(given) else "only one of"
+        raise QueryError(f"windowed: give {how} range=, rows= and unbounded=True")
+    parts = names_of(partition_by, "windowed: partition_by=")
+    order = names_of(order_by, "windowed: order_by=")
+    if rows is None and (parts or order):
+        raise QueryError("windowed: partition_by= and order_by= go with rows=")
+    if range_ is None and bounds is not None:
+        raise QueryError("windowed: bounds= goes with range=")
+    try:
+        if range_ is not None:
+            return Range(ticks(range_), "[)" if bounds is None else bounds)
+        return Rows(rows, parts, order) if rows is not None else Unbounded()
+    except QueryError as error:
+        raise QueryError(f"windowed: {error}") from None
+
+
+def window_text(window: Window) -> str:
+    """A window for people."""
+    match window:
+        case Range(length, bounds):
+            return f"range {length} us {bounds}"
+        case Rows(count, parts, _):
+            return f"rows {count}" + (f" per {', '.join(parts)}" if parts else "")
+        case _:
+            return "unbounded"
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def names_of(given: object, what: str) -> tuple[str, ...]:
+    """One name or several, each once."""
+    names: list[str] = []
+    for name in given if isinstance(given, list | tuple) else [given]:
+        if not isinstance(name, str):
+            raise QueryError(f"{what} takes names of columns, not a {type(name).__name__}")
+        names.append(name)
+    if len(set(names)) < len(names):
+        raise QueryError(f"{what} names a column twice: {', '.join(names)}")
+    return tuple(names)
+
+
+def place_of(name: object, columns: Sequence[str], session: SparkSession, what: str) -> int:
+    """Where a column stands, found as Spark finds it: whatever its case, unless told otherwise."""
+    if not isinstance(name, str):
+        raise QueryError(f"{what}: {name!r} is not the name of a column")
+    found = [place for place, each in enumerate(columns) if each == name]
+    if not found and not _case_matters(session):
+        found = [place for place, each in enumerate(columns) if each.lower() == name.lower()]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise QueryError(f"{what}: column {name!r} stands twice; rename one with select()")
+    raise QueryError(f"{what}: unknown column {name!r}; the columns are {', '.join(columns)}")
+
+
+def _case_matters(session: SparkSession) -> bool:
+    return str(session.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
