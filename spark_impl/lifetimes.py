@@ -223,8 +223,9 @@ def _from_parts(
 
 def _partitioning(name: str, type_: T.DataType) -> SparkColumn:
     """A partitioning key for which equal values are equal: one zero, one NaN."""
-    if isinstance(type_, T.DoubleType):
-        return F.nanvl(F.col(name), F.lit(float("nan"))) + F.lit(0.0)
+    if isinstance(type_, T.DoubleType | T.FloatType):
+        normal = F.nanvl(F.col(name).cast("double"), F.lit(float("nan"))) + F.lit(0.0)
+        return normal.cast(type_)
     return F.col(name)
 
 
