@@ -35,7 +35,9 @@ looked at: the values that matter, and for each gap between them a value in that
 
 Decisions that the specification leaves open:
 
-- `Distinct(on=...)` is judged by its key columns; which row stands for a key is free.
+- Which row stands for a key of `Distinct(on=...)` is free, and so is how often another takes over.
+  What new tuples do to it is decided by its key columns; a punctuation is called sound only where
+  no choice of rows leads to a + entry, unsound only where every choice does.
 - A group-by without keys remembers its first instant by itself; no tuple is needed to know it.
 - A tuple in a `Rows` window takes up a place, whatever its value, so no closed value frees it.
 - A tuple of a window join expires when no row with it can begin any more.
@@ -1656,6 +1658,7 @@ class _Situation:
             return False
         if self._displaces():
             if self._out_of_reach(question):
+                self._refuse_replacement(question)
                 return True
             if any(self._shows_up(entries, question) for _, entries in self.trials()):
                 return False
@@ -1664,7 +1667,20 @@ class _Situation:
             return False
         if not self.exact:
             raise Undecided("an expression calculates, so not all values can be tried")
+        self._refuse_replacement(question)
         return True
+
+    def _refuse_replacement(self, question: OutputPunctuation) -> None:
+        """One row may follow another for the same key of `Distinct(on=...)`: a + entry, or none."""
+        if not self.query.free:
+            return
+        (fixed,) = self.operator.pinned(question.column, question.value)
+        rows: dict[Row, set[Row]] = defaultdict(set)
+        for held in self.operator.held[0]:
+            if held.row is not None and held.end > self.W and _matches(held.row, fixed):
+                rows[self.operator.key(0, held.row)].add(normal_row(held.row))
+        if any(len(own) > 1 for own in rows.values()) or self.inputs[0].can_send(fixed):
+            raise Undecided("which row stands for a key is free")
 
     def is_needed(self, at: int, tuple_: StreamTuple) -> bool:
         """Whether the tuple changes what is to come, in some admissible future."""
@@ -1812,11 +1828,13 @@ class _Situation:
     def _holds(self, at: int, values: Mapping[int, Value]) -> bool:
         """Whether an input holds an unexpired row with these values."""
         return any(
-            h.row is not None
-            and h.end > self.W
-            and all(_same(h.row[n], normal(value)) for n, value in values.items())
+            h.row is not None and h.end > self.W and _matches(h.row, values)
             for h in self.operator.held[at]
         )
+
+
+def _matches(row: Row, values: Mapping[int, Value]) -> bool:
+    return all(_same(row[at], normal(value)) for at, value in values.items())
 
 
 def _compares_columns(expr: Expr) -> bool:

@@ -80,7 +80,7 @@ def test_the_replayed_oracle_passes_every_fixture(name: str) -> None:
 def test_the_replayed_oracle_passes_generated_cases_of_every_operator() -> None:
     checked = dict.fromkeys(LEVELS, 0)
     for query in bulk_queries(seed=3, count=3 * len(OPERATORS), depth=1):
-        for case in bulk_runs(query, 4, seed=5, tuples=10):
+        for case in bulk_runs(query, 8, seed=5, tuples=10):
             judgement = judge(case, replay(case))
             assert not list(judgement.wrong())
             for level, verdict in judgement.verdicts.items():
