@@ -379,5 +379,5 @@ def checksum_sql(entries: str, columns: Sequence[str]) -> str:
 
 def spark_frame(spark: SparkSession, streams: Streams, sql: Sql) -> DataFrame:
     for name in "abc":
-        spark.read.parquet(streams.path(name)).createOrReplaceTempView(name)
+        streams.whole(spark, name).createOrReplaceTempView(name)
     return spark.sql(sql(SPARK))

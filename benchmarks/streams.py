@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -41,12 +41,19 @@ class Streams:
 
     folder: Path
     rows: int
+    opened: dict[str, DataFrame] = field(default_factory=dict)
+    """What was opened already: to find out the columns of a file is nobody's operator."""
 
     def path(self, name: str) -> str:
         return str(self.folder / f"{name}.parquet")
 
+    def whole(self, spark: SparkSession, name: str) -> DataFrame:
+        if name not in self.opened:
+            self.opened[name] = spark.read.parquet(self.path(name))
+        return self.opened[name]
+
     def frame(self, spark: SparkSession, name: str, *columns: str) -> DataFrame:
-        return spark.read.parquet(self.path(name)).select(*columns)
+        return self.whole(spark, name).select(*columns)
 
 
 def made(spark: SparkSession, rows: int, folder: Path, names: str = "abc") -> Streams:

@@ -16,7 +16,7 @@ from reference.errors import QueryError
 from reference.windows import Range, Rows, Unbounded, Window
 from spark_impl import lifetimes
 from spark_impl.durations import ticks
-from spark_impl.lifetimes import Lifetimes, columns_of, extra_columns
+from spark_impl.lifetimes import Lifetimes, columns_of
 from spark_impl.sparktypes import key_type, model_columns
 from spark_impl.times import Clock
 
@@ -122,13 +122,17 @@ class Events:
     def lifetimes(self, at: SparkColumn | None) -> Lifetimes:
         """The rows with `ts` and `ets`; with an instant in ticks, those that are live then."""
         scoped = self.scope is not None
-        columns = [F.col(f"c{place}").alias(f"c{n}") for n, place in enumerate(self.places)]
+        # Text goes to Spark in one call, where each part of a Column expression is one of its own.
+        columns = [F.expr(f"c{place} AS c{n}") for n, place in enumerate(self.places)]
         extra = [self.clock.to_ticks(F.col(f"c{self.time}")).alias("ts")]
-        extra += [F.col(f"c{self.scope}").cast("bigint").alias("scope")] if scoped else []
-        rows = self._numbered().select(*columns, *extra).where(F.col("ts").isNotNull())
-        births = (rows.select("ts", *(["scope"] if scoped else [])),)
-        rows = rows.withColumn("ets", self._expiry()).select(
-            *columns_of(len(columns)), *extra_columns(scoped)
+        extra += [F.expr(f"CAST(c{self.scope} AS bigint) AS scope")] if scoped else []
+        tuples = self._numbered().select(*columns, *extra).where("ts IS NOT NULL")
+        births = (tuples,)
+        rows = tuples.selectExpr(
+            *columns_of(len(columns)),
+            "ts",
+            f"{self._expiry()} AS ets",
+            *(["scope"] if scoped else []),
         )
 
         def live(df: DataFrame) -> DataFrame:
@@ -140,14 +144,13 @@ class Events:
         span = self.window.span if isinstance(self.window, Range) else None
         return Lifetimes(live(rows), self.fields, scoped, births, span=span)
 
-    def _expiry(self) -> SparkColumn:
+    def _expiry(self) -> str:
         if not isinstance(self.window, Range):
-            return lifetimes.never()
+            return f"{NEVER}L"
         span = self.window.span
-        fits = F.col("ts") <= F.lit(NEVER - span)
         # The longest closed range is one instant longer than a number can be.
-        moved = F.col("ts") + F.lit(span) if span <= NEVER else F.col("ts") - F.lit(-span)
-        return F.when(fits, moved).otherwise(lifetimes.never())
+        moved = f"ts + {span}L" if span <= NEVER else f"ts - (-{span}L)"
+        return f"IF(ts <= {NEVER - span}L, {moved}, {NEVER}L)"
 
 
 # --- windows --------------------------------------------------------------------------------------

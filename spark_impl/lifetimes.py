@@ -336,25 +336,32 @@ def _binned_join(left: Lifetimes, right: Lifetimes, on: Sequence[str], width: in
     """
     assert right.span is not None
     scoped = left.scoped
-    first = _bin("ts", width) - (F.pmod("ts", F.lit(width)) < right.span - 1).cast("bigint")
-    last = _bin("ets - 1", width)
-    bins = F.when(last > first, F.array(first, last)).otherwise(F.array(first))
+    bits = (width - 1).bit_length()
+    # A shift rounds down, before 1970 too, and cannot overflow.
+    own_bin = f"shiftright(ts, {bits})"
+    first = f"({own_bin} - IF(ts & {2**bits - 1}L < {right.span - 1}L, 1, 0))"
+    # To explode a constant and to drop what is too much is cheaper than to make an array.
+    twice = left.df.selectExpr("*", "explode(array(0, 1)) AS step")
+    twice = twice.where(f"step = 0 OR shiftright(ets - 1, {bits}) > {first}")
+    bins = {"l": f"{first} + step", "r": own_bin}
     sides = []
-    for letter, own, bin_ in (("l", left, F.explode(bins)), ("r", right, _bin("ts", width))):
+    for letter, df, own in (("l", twice, left), ("r", right.df, right)):
         names = [*columns_of(len(own.fields)), *extra_columns(scoped)]
-        columns = [F.col(name).alias(letter + name) for name in names]
-        placed = own.df.select(*columns, bin_.alias(f"{letter}bin"))
+        columns = [f"{name} AS {letter}{name}" for name in names]
+        placed = df.selectExpr(*columns, f"{bins[letter]} AS {letter}bin")
         keys = [
             _partitioning(f"{letter}c{own.place(name)}", own.fields[own.place(name)].dataType)
             for name in on
         ]
-        # Spark sorts by the first key of a join much faster than by several, so one says it all.
-        place = F.xxhash64(*keys, f"{letter}bin", *(letter + name for name in _scope(scoped)))
-        sides.append(placed.withColumn(f"{letter}place", place))
-    pairs = [("place", "place"), *((f"c{left.place(n)}", f"c{right.place(n)}") for n in on)]
+        # A short hash is sorted fastest; what it hides is looked at when two rows meet.
+        place = F.hash(*keys, f"{letter}bin", *(letter + name for name in _scope(scoped)))
+        sides.append(placed.select("*", place.alias(f"{letter}place")))
+    pairs = [(f"c{left.place(n)}", f"c{right.place(n)}") for n in on]
     pairs += [("bin", "bin"), *((name, name) for name in _scope(scoped))]
-    met = reduce(SparkColumn.__and__, (F.col(f"l{a}") == F.col(f"r{b}") for a, b in pairs))
-    met &= (F.col("lts") < F.col("rets")) & (F.col("rts") < F.col("lets"))
+    # Written as two comparisons, an equality is no further key of the join: Spark sorts by one
+    # number several times as fast as by more.
+    same = [f"l{mine} >= r{theirs} AND l{mine} <= r{theirs}" for mine, theirs in pairs]
+    met = " AND ".join(["lplace = rplace", *same, "lts < rets", "rts < lets"])
     shared = [
         _partitioning(f"lc{left.place(name)}", left.fields[left.place(name)].dataType)
         for name in on
@@ -366,22 +373,16 @@ def _binned_join(left: Lifetimes, right: Lifetimes, on: Sequence[str], width: in
         if field.name not in on
     ]
     columns = [column.alias(f"c{at}") for at, column in enumerate([*shared, *rest])]
-    times = [F.greatest("lts", "rts").alias("ts"), F.least("lets", "rets").alias("ets")]
+    times = [F.expr("greatest(lts, rts) AS ts"), F.expr("least(lets, rets) AS ets")]
     scope = [F.col("lscope").alias("scope")] if scoped else []
     return Lifetimes(
-        sides[0].join(sides[1], met).select(*columns, *times, *scope),
+        sides[0].join(sides[1], F.expr(met)).select(*columns, *times, *scope),
         joined_fields([left, right], on),
         scoped,
         left.births + right.births,
         _shortest(left, right),
-        f"Spark SQL: equal keys in bins of {width} us, then lives that overlap",
+        f"Spark SQL: equal keys in bins of {2**bits} us, then lives that overlap",
     )
-
-
-def _bin(time: str, width: int) -> SparkColumn:
-    """The number of the bin of a time, rounded down; nothing overflows, whatever the time is."""
-    below = f"IF({time} < 0 AND ({time}) % {width}L <> 0, 1, 0)"
-    return F.expr(f"({time}) DIV {width}L - {below}")
 
 
 def window_join(
