@@ -24,7 +24,9 @@ from conformance.judge import FAILED, Judgement, Verdict, judge
 from conformance.report import Report, Violation
 from conformance.run import LEVELS, Failure, Run, StepReport
 from conformance.shrink import shrink, without
+from conformance.stdio import StdioError
 from conformance.versions import installed_version
+from properties import pools
 from properties.bulk import bulk_cases, bulk_queries, bulk_runs
 from reference.arrivals import admitted
 from reference.case import Case
@@ -33,12 +35,16 @@ from reference.errors import TickproofError
 from reference.oracle import Tuples
 from reference.query import OPERATORS, Query
 from reference.streams import Punctuation
+from reference.types import Type
 
 DEFAULT_CASES = 1_000
 DEFAULT_SEED = 7
 CASES_PER_QUERY = 50
 STEPPED_SHARE = 10
 """One case in so many has steps, if the implementation claims more than final."""
+
+MOST_TRIES = 40
+"""How many queries are made in search of one that is within the claims."""
 
 Watch = Callable[[str, int, int], None]
 """Told the operator at work, the cases done, and the cases in all."""
@@ -122,7 +128,8 @@ class _Check:
         self.claims = adapter.claims
         self.levels = [level for level in plan.levels if level in self.claims.levels]
         self.result = Report(label, seed=plan.seed)
-        self.found: dict[tuple[str, str], tuple[Case, Verdict, int]] = {}
+        self.found: dict[tuple[str, str, str], tuple[Case, Verdict, int]] = {}
+        self.tries = 0
 
     def report(self) -> Report:
         started = time.perf_counter()
@@ -165,17 +172,41 @@ class _Check:
         counts[reason] = counts.get(reason, 0) + cases
 
     def queries(self) -> Iterator[tuple[str, Query, int]]:
-        """Queries with the number of cases for each; every operator has its turn on top."""
+        """Queries with the number of cases for each; every operator has its turn on top.
+
+        They are aimed at the claims: an engine that claims little gets as many cases as another.
+        """
         plan = self.plan
-        number = max(plan.depth * len(plan.operators), -(-plan.cases // plan.per_query))
+        operators = tuple(name for name in plan.operators if name in self.claims.operators)
+        for name in plan.operators:
+            if name not in operators:
+                self.not_claimed(name, -(-plan.cases // len(plan.operators)))
+        if not operators:
+            return
+        types = tuple(type_ for type_ in pools.TYPES if type_.kind in self.claims.types)
+        number = max(plan.depth * len(operators), -(-plan.cases // plan.per_query))
         made: list[Query] = []
         for depth in range(1, plan.depth + 1):
             share = number // plan.depth + (depth <= number % plan.depth)
-            made += bulk_queries(plan.seed + depth, share, depth, operators=plan.operators)
+            own = bulk_queries(plan.seed + depth, share, depth, operators=operators, types=types)
+            made += [self.within_claims(query, depth, operators, types) for query in own]
         for at, query in enumerate(made):
             many = plan.cases // len(made) + (at < plan.cases % len(made))
             if many:
                 yield query.op, query, many
+
+    def within_claims(
+        self, query: Query, depth: int, operators: Sequence[str], types: Sequence[Type]
+    ) -> Query:
+        """The query, or another with the same operator on top that is within the claims."""
+        order = (query.op, *(name for name in operators if name != query.op))
+        for _ in range(MOST_TRIES):
+            if self.claims.query_refusal(query) is None:
+                break
+            self.tries += 1
+            seed = self.plan.seed + MOST_TRIES * 1_000 + self.tries
+            (query,) = bulk_queries(seed, 1, depth, operators=order, types=types)
+        return query
 
     # batch cases
 
@@ -222,28 +253,34 @@ class _Check:
     # failures
 
     def remember(self, operator: str, case: Case, judgement: Judgement) -> None:
-        """Keep the smallest failure of each operator at each level, and count the others."""
+        """Keep the smallest failure of each operator, level and status, and count the others."""
         for verdict in judgement.wrong():
-            place = (operator, verdict.level)
+            place = (operator, verdict.level, verdict.status)
             kept, first, alike = self.found.get(place, (case, verdict, 0))
             if _size(case) < _size(kept):
                 kept, first = case, verdict
             self.found[place] = (kept, first, alike + 1)
 
     def explain_failures(self) -> None:
-        for (operator, level), (case, verdict, alike) in sorted(
+        for (operator, level, _), (case, verdict, alike) in sorted(
             self.found.items(), key=lambda item: _size(item[1][0])
         ):
-            small = shrink(case, partial(self.fails, level))
+            small = shrink(case, partial(self.fails, level, verdict.status))
             ((again, run),) = self.judgements([small], self.levels)
-            if not again.verdicts[level].ok:
+            if again.verdicts[level].status == verdict.status:
                 case, verdict = small, again.verdicts[level]
-            named = replace(case, name=f"{self.adapter.name}-{operator}-{level}")
+            broken = "" if verdict.status == FAILED else f"-{verdict.status}"
+            named = replace(case, name=f"{self.adapter.name}-{operator}-{level}{broken}")
             actual = run.answers() if isinstance(run, Run) and verdict.status == FAILED else None
             self.result.violations.append(Violation(named, operator, verdict, actual, alike))
 
-    def fails(self, level: str, cases: Sequence[Case]) -> list[bool]:
-        return [not found.verdicts[level].ok for found, _ in self.judgements(cases, [level])]
+    def fails(self, level: str, status: str, cases: Sequence[Case]) -> list[bool]:
+        """Which cases fail in the same way: a wrong answer must not shrink to a crash."""
+        try:
+            found = list(self.judgements(cases, [level]))
+        except StdioError:
+            return [False] * len(cases)  # it breaks again and again: leave the case as it is
+        return [judgement.verdicts[level].status == status for judgement, _ in found]
 
     def judgements(
         self, cases: Sequence[Case], levels: Sequence[str]
