@@ -16,7 +16,8 @@ from rich.console import Console
 from rich.text import Text
 
 from conformance.adapter import Adapter, Claims
-from conformance.check import as_batch, without_punctuations
+from conformance.check import as_batch
+from conformance.generate import without_punctuations
 from conformance.judge import judge, malformed
 from conformance.run import LEVELS, Failure, Run
 from conformance.wording import printable_lines
