@@ -6,6 +6,7 @@
 | `in-process` | this project's operators, without Spark |
 | `spark-batch` | this project's operators on Spark DataFrames |
 | `python:package.module:Class` | your adapter, in Python |
+| `stdio:COMMAND` | your engine in any language, behind a pipe |
 | any other | an entry point of the group `tickproof.adapters` |
 """
 
@@ -20,6 +21,7 @@ import pyarrow as pa
 from conformance.adapter import Adapter, Claims
 from conformance.replay import replay
 from conformance.run import Failure, Run
+from conformance.stdio import StdioAdapter
 from reference import lifted
 from reference.case import Case
 from reference.errors import TickproofError
@@ -70,11 +72,14 @@ def open_adapter(name: str) -> Adapter:
     """Start the adapter of that name; raises AdapterError that says what is wrong."""
     if name.startswith("python:"):
         return _load(name.removeprefix("python:"), name)()
+    if name.startswith("stdio:"):
+        return StdioAdapter(name.removeprefix("stdio:"))
     known = adapter_names()
     if name not in known:
         listed = ", ".join(known)
         raise AdapterError(
-            f"unknown adapter {name!r}; use one of {listed}, or python:package.module:Class"
+            f"unknown adapter {name!r}; use one of {listed}, python:package.module:Class, "
+            "or stdio:COMMAND"
         )
     return _load(known[name], name)()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import duckdb
@@ -20,56 +20,29 @@ from conformance import bulk
 from conformance.adapter import Adapter, BulkAdapter
 from conformance.adapters import open_adapter
 from conformance.expectation import expectations
+from conformance.generate import (
+    CASES_PER_QUERY,
+    DEFAULT_CASES,
+    DEFAULT_SEED,
+    CheckError,
+    Generator,
+    Plan,
+    Task,
+)
 from conformance.judge import FAILED, Judgement, Verdict, judge
 from conformance.report import Report, Violation
 from conformance.run import LEVELS, Failure, Run, StepReport
-from conformance.shrink import shrink, without
+from conformance.shrink import shrink
+from conformance.stdio import StdioError
 from conformance.versions import installed_version
-from properties.bulk import bulk_cases, bulk_queries, bulk_runs
 from reference.arrivals import admitted
 from reference.case import Case
 from reference.clock import NEVER
-from reference.errors import TickproofError
 from reference.oracle import Tuples
-from reference.query import OPERATORS, Query
-from reference.streams import Punctuation
-
-DEFAULT_CASES = 1_000
-DEFAULT_SEED = 7
-CASES_PER_QUERY = 50
-STEPPED_SHARE = 10
-"""One case in so many has steps, if the implementation claims more than final."""
+from reference.query import OPERATORS
 
 Watch = Callable[[str, int, int], None]
 """Told the operator at work, the cases done, and the cases in all."""
-
-
-class CheckError(TickproofError):
-    """A check that cannot be run as asked."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What to check."""
-
-    cases: int = DEFAULT_CASES
-    seed: int = DEFAULT_SEED
-    operators: tuple[str, ...] = tuple(OPERATORS)
-    levels: tuple[str, ...] = LEVELS
-    depth: int = 3
-    tuples: int = 50
-    per_query: int = CASES_PER_QUERY
-
-    def __post_init__(self) -> None:
-        for label, given, known in (
-            ("operator", self.operators, tuple(OPERATORS)),
-            ("level", self.levels, LEVELS),
-        ):
-            for name in given:
-                if name not in known:
-                    raise CheckError(f"unknown {label} {name!r}; use one of {', '.join(known)}")
-        if self.cases < 1:
-            raise CheckError(f"{self.cases} cases prove nothing; check at least 1")
 
 
 def check(
@@ -122,19 +95,17 @@ class _Check:
         self.claims = adapter.claims
         self.levels = [level for level in plan.levels if level in self.claims.levels]
         self.result = Report(label, seed=plan.seed)
-        self.found: dict[tuple[str, str], tuple[Case, Verdict, int]] = {}
+        self.found: dict[tuple[str, str, str], tuple[Case, Verdict, int]] = {}
+        self.generator = Generator(plan, self.claims)
 
     def report(self) -> Report:
         started = time.perf_counter()
         stepped = [level for level in self.levels if level != "final"]
-        for operator, query, many in self.queries():
-            self.watch(operator, self.result.cases, self.plan.cases)
-            if reason := self.claims.query_refusal(query):
-                self.not_claimed(reason, many)
-                continue
-            self.batch(operator, query, many)
+        for task in self.generator.tasks():
+            self.watch(task.query.op, self.result.cases, self.plan.cases)
+            self.batch(task)
             if stepped:
-                self.stepped(operator, query, max(1, many // STEPPED_SHARE))
+                self.stepped(task)
         self.watch("", self.result.cases, self.plan.cases)
         return self.finished(started)
 
@@ -143,7 +114,7 @@ class _Check:
         claimed = []
         for case in cases:
             if reason := self.claims.refusal(case):
-                self.not_claimed(reason, 1)
+                self.generator.leave_out(reason, 1)
                 continue
             claimed.append(case if set(self.claims.levels) - {"final"} else as_batch(case))
         self.judged([(case.query.op, case) for case in claimed])
@@ -151,6 +122,7 @@ class _Check:
 
     def finished(self, started: float) -> Report:
         self.explain_failures()
+        self.result.not_claimed = self.generator.not_claimed
         self.result.seconds = time.perf_counter() - started
         self.result.versions = {
             "tickproof": installed_version("tickproof"),
@@ -160,27 +132,11 @@ class _Check:
         }
         return self.result
 
-    def not_claimed(self, reason: str, cases: int) -> None:
-        counts = self.result.not_claimed
-        counts[reason] = counts.get(reason, 0) + cases
-
-    def queries(self) -> Iterator[tuple[str, Query, int]]:
-        """Queries with the number of cases for each; every operator has its turn on top."""
-        plan = self.plan
-        number = max(plan.depth * len(plan.operators), -(-plan.cases // plan.per_query))
-        made: list[Query] = []
-        for depth in range(1, plan.depth + 1):
-            share = number // plan.depth + (depth <= number % plan.depth)
-            made += bulk_queries(plan.seed + depth, share, depth, operators=plan.operators)
-        for at, query in enumerate(made):
-            many = plan.cases // len(made) + (at < plan.cases % len(made))
-            if many:
-                yield query.op, query, many
-
     # batch cases
 
-    def batch(self, operator: str, query: Query, many: int) -> None:
-        cases = bulk_cases(query, many, self.plan.seed, tuples=self.plan.tuples)
+    def batch(self, task: Task) -> None:
+        operator, query, many = task.query.op, task.query, task.cases
+        cases = self.generator.batch(task)
         self.result.cases += many
         expected = bulk.expected_changelogs(query, cases)
         self.result.interesting(operator, interesting(expected, many))
@@ -202,13 +158,10 @@ class _Check:
 
     # cases with steps
 
-    def stepped(self, operator: str, query: Query, many: int) -> None:
-        tuples = min(self.plan.tuples, 16)
-        cases = bulk_runs(query, many, self.plan.seed, tuples=tuples)
-        if not self.claims.punctuations:
-            cases = [without_punctuations(case) for case in cases]
-        self.result.cases += many
-        self.judged([(operator, case) for case in cases])
+    def stepped(self, task: Task) -> None:
+        cases = self.generator.stepped(task)
+        self.result.cases += len(cases)
+        self.judged([(task.query.op, case) for case in cases])
 
     def judged(
         self, cases: Sequence[tuple[str, Case]], levels: Sequence[str] | None = None
@@ -222,28 +175,34 @@ class _Check:
     # failures
 
     def remember(self, operator: str, case: Case, judgement: Judgement) -> None:
-        """Keep the smallest failure of each operator at each level, and count the others."""
+        """Keep the smallest failure of each operator, level and status, and count the others."""
         for verdict in judgement.wrong():
-            place = (operator, verdict.level)
+            place = (operator, verdict.level, verdict.status)
             kept, first, alike = self.found.get(place, (case, verdict, 0))
             if _size(case) < _size(kept):
                 kept, first = case, verdict
             self.found[place] = (kept, first, alike + 1)
 
     def explain_failures(self) -> None:
-        for (operator, level), (case, verdict, alike) in sorted(
+        for (operator, level, _), (case, verdict, alike) in sorted(
             self.found.items(), key=lambda item: _size(item[1][0])
         ):
-            small = shrink(case, partial(self.fails, level))
+            small = shrink(case, partial(self.fails, level, verdict.status))
             ((again, run),) = self.judgements([small], self.levels)
-            if not again.verdicts[level].ok:
+            if again.verdicts[level].status == verdict.status:
                 case, verdict = small, again.verdicts[level]
-            named = replace(case, name=f"{self.adapter.name}-{operator}-{level}")
+            broken = "" if verdict.status == FAILED else f"-{verdict.status}"
+            named = replace(case, name=f"{self.adapter.name}-{operator}-{level}{broken}")
             actual = run.answers() if isinstance(run, Run) and verdict.status == FAILED else None
             self.result.violations.append(Violation(named, operator, verdict, actual, alike))
 
-    def fails(self, level: str, cases: Sequence[Case]) -> list[bool]:
-        return [not found.verdicts[level].ok for found, _ in self.judgements(cases, [level])]
+    def fails(self, level: str, status: str, cases: Sequence[Case]) -> list[bool]:
+        """Which cases fail in the same way: a wrong answer must not shrink to a crash."""
+        try:
+            found = list(self.judgements(cases, [level]))
+        except StdioError:
+            return [False] * len(cases)  # it breaks again and again: leave the case as it is
+        return [judgement.verdicts[level].status == status for judgement, _ in found]
 
     def judgements(
         self, cases: Sequence[Case], levels: Sequence[str]
@@ -262,15 +221,6 @@ def as_batch(case: Case) -> Case:
         name: case.streams[name].with_elements(tuples) for name, tuples in admitted(case).items()
     }
     return replace(case, streams=streams, steps=(), restarts=())
-
-
-def without_punctuations(case: Case) -> Case:
-    """The case for an engine that makes nothing of punctuations."""
-    for name, stream in case.streams.items():
-        for at in reversed(range(len(stream.elements))):
-            if isinstance(stream.elements[at], Punctuation):
-                case = without(case, name, range(at, at + 1))
-    return case
 
 
 def _size(case: Case) -> int:

@@ -21,7 +21,8 @@ from rich.table import Table
 from rich.text import Text
 
 from conformance.catalogue import find_case
-from conformance.check import DEFAULT_CASES, DEFAULT_SEED, check, check_cases
+from conformance.check import check, check_cases
+from conformance.generate import DEFAULT_CASES, DEFAULT_SEED
 from conformance.report import Report, Tally, Violation, combined_json
 from conformance.run import LEVELS
 from conformance.terminal import show

@@ -26,6 +26,8 @@ over the tuples that are live at T.
 Examples:
   tickproof check                              judge Tickproof's own operators
   tickproof check python:my.engine:Adapter     judge yours
+  tickproof check "stdio:./my-engine"          judge yours, in any language
+  tickproof smoke "stdio:./my-engine"          is it the adapter, or the engine?
   tickproof fixtures                           the cases that come with Tickproof
   tickproof explain 004-figure-6-minus         one of them, drawn in the terminal
   tickproof explain my-case.json --at 8        what is live at 8, and the answer there
@@ -180,6 +182,35 @@ def _listed(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
+@app.command("smoke", short_help="Tell a broken adapter from a wrong engine.")
+def _smoke(
+    adapter: Annotated[
+        str, typer.Argument(metavar="ADAPTER", help="What to try, named as for 'check'.")
+    ],
+) -> int:
+    r"""Try an adapter on a handful of tiny cases, before thousands are thrown at it.
+
+    Exits with 0 if the adapter works and the answers are right, with 1 if the adapter works and the
+    engine is wrong, and with 2 if the adapter is broken: it crashes, hangs, or answers with
+    something that is no answer.
+
+    \b
+    Examples:
+      tickproof smoke "stdio:python3 my_engine.py"
+      tickproof smoke python:my.engine:Adapter
+    """
+    from conformance.adapters import open_adapter
+    from conformance.smoke import BROKEN, FINE, run_smoke
+    from conformance.terminal import console_for
+
+    opened = open_adapter(adapter)
+    try:
+        status = run_smoke(opened, console_for(sys.stdout), adapter)
+    finally:
+        opened.close()
+    return {FINE: CONFORMS, BROKEN: COULD_NOT_RUN}.get(status, DOES_NOT_CONFORM)
+
+
 @app.command("adapters", short_help="List what can be checked by name.")
 def _adapters() -> None:
     """List the adapters that can be checked by name, and the class behind each."""
@@ -190,6 +221,7 @@ def _adapters() -> None:
     for name, target in found.items():
         typer.echo(f"{name:<{width}}  {target}")
     typer.echo(f"{'python:M:C':<{width}}  class C of module M, which you write")
+    typer.echo(f"{'stdio:CMD':<{width}}  a program in any language, which CMD starts")
 
 
 @app.command("fixtures", short_help="List the cases that come with Tickproof.")
@@ -203,12 +235,20 @@ def _fixtures() -> None:
         typer.echo(printable(f"{each.name:<{width}}  {each.source}").rstrip())
 
 
-@app.command("schema", short_help="Print the JSON Schema of case files.")
-def _schema() -> None:
-    """Print the JSON Schema of case files, for editors and for other languages."""
+@app.command("schema", short_help="Print the JSON Schema of case files, or of messages.")
+def _schema(
+    which: Annotated[
+        str, typer.Argument(metavar="[case|stdio]", help="Case files, or the messages on a pipe.")
+    ] = "case",
+) -> None:
+    """Print the JSON Schema of case files, or of the messages that stdio: adapters exchange."""
     from conformance.catalogue import schema_text
+    from conformance.stdio_format import schema_text as stdio_schema_text
 
-    typer.echo(schema_text().rstrip("\n"))
+    schemas = {"case": schema_text, "stdio": stdio_schema_text}
+    if which not in schemas:
+        raise typer.BadParameter(f"there is no schema {which!r}; use case or stdio")
+    typer.echo(schemas[which]().rstrip("\n"))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -221,7 +261,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except typer.TyperException as error:
         return _complain(f"{error.format_message()} ('tickproof --help' shows the usage)")
     except TickproofError as error:
-        return _complain(str(error))
+        return _complain(str(error), getattr(error, "details", ()))
     except (BrokenPipeError, SystemExit) as error:
         # The reader has gone (`tickproof ... | head`), and nothing more can be said to it. Rich and
         # typer turn that into an exit with 1, which here would mean "does not conform".
@@ -244,8 +284,10 @@ def _never_fail_to_print() -> None:
             reconfigure(errors="backslashreplace")
 
 
-def _complain(message: str) -> int:
+def _complain(message: str, details: Sequence[str] = ()) -> int:
     sys.stderr.write(f"tickproof: {printable(message.strip())}\n")
+    for line in details:
+        sys.stderr.write(f"{printable(line)}\n")
     return COULD_NOT_RUN
 
 

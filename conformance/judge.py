@@ -16,8 +16,10 @@ from conformance.expectation import Expectation, keys_of
 from conformance.run import LEVELS, Failure, Run, StepReport
 from reference.case import AppendRow, Case, Change
 from reference.clock import NEVER, is_instant
+from reference.query import Windowed, walk
 from reference.streams import Punctuation, pattern_values
 from reference.types import Row, normal_row, sort_key
+from reference.windows import Rows
 
 PASSED, FAILED, INVALID = "passed", "failed", "invalid"
 NOT_CLAIMED, NOT_APPLICABLE = "not claimed", "not applicable"
@@ -240,6 +242,12 @@ class _Trial:
     # prompt
 
     def prompt(self) -> Verdict:
+        if self.case.output == "append" and any(
+            isinstance(leaf, Windowed) and isinstance(leaf.window, Rows)
+            for leaf in walk(self.case.query)
+        ):
+            # What is appended says when it ends, and in a window of rows the future decides that.
+            return Verdict("prompt", NOT_APPLICABLE, "the end of a row is not known in time")
         checked = 0
         reached: int | None = None
         for number, step in enumerate(self.run.steps):

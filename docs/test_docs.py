@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import io
+import json
 import re
+import shlex
+import shutil
+from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any
 
+import jsonschema
 import pytest
+import referencing
+import referencing.jsonschema
 
+import fixtures
+from conformance import stdio_format
+from conformance.adapter import BUILT_IN, TYPES, WINDOWS
+from conformance.cli import main
+from conformance.judge import judge
+from conformance.run import LEVELS
+from conformance.stdio_format import schema_text
 from docs.pictures import HERE, PICTURES, picture
+from reference.aggregates import user_function_names
+from reference.caseformat import case_from_json
+from reference.query import OPERATORS
 
 README = HERE.parent / "README.md"
 
@@ -35,6 +54,73 @@ def _blocks(page: Path, language: str) -> list[str]:
         r"^```(\w*)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
     )
     return [block for own, block in found if own == language]
+
+
+# --- "Judge your own engine in ten minutes" -------------------------------------------------------
+
+HOW_TO = HERE / "judge-your-own-engine.md"
+
+
+def _commands(page: Path) -> list[list[str]]:
+    return [shlex.split(line) for block in _blocks(page, "sh") for line in block.splitlines()]
+
+
+def test_the_commands_of_the_how_to_do_what_it_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    commands = _commands(HOW_TO)
+    assert len(commands) >= 3
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs").symlink_to(HERE)
+    for program, *arguments in commands:
+        assert program == "tickproof"
+        if "perl" in arguments[1] and shutil.which("perl") is None:
+            continue
+        assert main(arguments) == 0, arguments
+
+
+def test_the_messages_of_the_how_to_are_messages() -> None:
+    cases = referencing.jsonschema.DRAFT202012.create_resource(fixtures.schema())
+    registry: Any = referencing.Registry().with_resource("urn:tickproof:case:1", cases)
+    validator = jsonschema.Draft202012Validator(json.loads(schema_text()), registry=registry)
+    messages = [json.loads(block) for block in _blocks(HOW_TO, "json")]
+    hello, greeting, request, answer = messages
+    for message in messages:
+        validator.validate(message)
+    assert hello == stdio_format.hello()
+    assert stdio_format.greeting(greeting).claims.levels == {"final"}
+    case = case_from_json(request["case"])
+    assert stdio_format.run_request(1, case) == request
+    run = stdio_format.run_answer(answer, 1, case, "element")
+    assert judge(case, run, ["final"]).conforms
+
+
+def test_the_how_to_lists_all_that_can_be_claimed() -> None:
+    text = HOW_TO.read_text(encoding="utf-8")
+    for name in (*OPERATORS, *WINDOWS, *TYPES, *BUILT_IN, *user_function_names(), *LEVELS):
+        assert f"`{name}`" in text, name
+
+
+def test_the_workflow_runs_commands_that_exist() -> None:
+    text = (HERE / "examples" / "tickproof.yml").read_text(encoding="utf-8")
+    found = re.findall(r"run: tickproof (.*)", text)
+    assert [command.split()[0] for command in found] == ["smoke", "check"]
+    (adapter,) = re.findall(r'ADAPTER: "(.*?)"', text)
+    for command in found:
+        # The parser refuses an option that does not exist before anything runs.
+        words = shlex.split(command.replace("$ADAPTER", adapter))
+        assert main([*words, "--help"]) == 0
+        for option in (word for word in words if word.startswith("--")):
+            assert option in _help_of(words[0])
+
+
+def _help_of(command: str) -> str:
+    with redirect_stdout(io.StringIO()) as shown:
+        assert main([command, "--help"]) == 0
+    return shown.getvalue()
+
+
+# --- the README -----------------------------------------------------------------------------------
 
 
 @pytest.mark.spark

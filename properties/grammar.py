@@ -416,7 +416,7 @@ def aggregate(dice: Dice, below: Query, columns: Sequence[Column], name: str) ->
 def _functions(columns: Sequence[Column]) -> list[str]:
     """The aggregates that these columns give something to work on."""
     types = _types_at_hand(columns)
-    found = ["count", "max", "min"]
+    found = ["count", "max", "min"] * 2
     if any(type_.is_numeric for type_ in types):
         found += ["sum", "avg", "median", "stddev"] * 2
     return found + [made.name for made in STANDARD if set(made.takes) <= {*types}]

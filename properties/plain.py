@@ -90,7 +90,7 @@ def _one(value: Value) -> Value:
     return value
 
 
-def _rank(value: Value) -> tuple[int, Any]:
+def rank(value: Value) -> tuple[int, Any]:
     """The order of values: NULL, then the values, then NaN."""
     if value is None:
         return 0, 0
@@ -100,7 +100,7 @@ def _rank(value: Value) -> tuple[int, Any]:
 
 
 def _ranks(row: Iterable[Value]) -> tuple[tuple[int, Any], ...]:
-    return tuple(map(_rank, row))
+    return tuple(map(rank, row))
 
 
 # --- windows --------------------------------------------------------------------------------------
@@ -140,11 +140,12 @@ def _value(expr: Expr, row: Row, names: Mapping[str, int]) -> Value:
         case Lit(value):
             return _one(value)
         case Call(name, args):
-            return _one(_call(name, [_value(arg, row, names) for arg in args]))
+            return _one(call(name, [_value(arg, row, names) for arg in args]))
     raise TypeError(f"not an expression: {expr!r}")
 
 
-def _call(name: str, args: list[Value]) -> Value:
+def call(name: str, args: list[Value]) -> Value:
+    """The result of an operation, by SQL's rules for NULL."""
     match name:
         case "is_null":
             return args[0] is None
@@ -173,7 +174,7 @@ def _compared(left: Value, right: Value) -> int:
     """-1, 0 or 1; numbers of different types meet as doubles, decimals and integers exactly."""
     if isinstance(left, float) != isinstance(right, float):
         left, right = float(left), float(right)
-    one, other = _rank(left), _rank(right)
+    one, other = rank(left), rank(right)
     return (one > other) - (one < other)
 
 
@@ -263,15 +264,20 @@ def _grouped(query: GroupBy, rows: Rowset, begun: bool) -> Rowset:
 
 def _aggregated(item: Aggregate, group: Rowset, names: Mapping[str, int]) -> Value:
     bag = [tuple(_value(arg, row, names) for arg in item.args) for row in group]
-    if item.function not in BUILT_IN:
-        values = [each[0] for each in bag] if len(item.args) == 1 else bag
-        return user_function(item.function).function(values)
-    if item.function == "count":
+    return aggregate(item.function, bag)
+
+
+def aggregate(function: str, bag: Sequence[Row]) -> Value:
+    """An aggregate over a bag of arguments: rows of one value, of several, or of none."""
+    if function not in BUILT_IN:
+        single = bool(bag) and len(bag[0]) == 1
+        return user_function(function).function([each[0] for each in bag] if single else list(bag))
+    if function == "count":
         return sum(None not in each for each in bag)
-    values = sorted((each[0] for each in bag if each[0] is not None), key=_rank)
-    if item.function == "stddev" and len(values) < 2:
+    values = sorted((each[0] for each in bag if each[0] is not None), key=rank)
+    if function == "stddev" and len(values) < 2:
         return None
-    return _one(_AGGREGATE[item.function](values)) if values else None
+    return _one(_AGGREGATE[function](values)) if values else None
 
 
 def _sum(values: list[Any]) -> Value:

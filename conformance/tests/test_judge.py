@@ -26,6 +26,7 @@ from reference import (
     Constant,
     Punctuation,
     Range,
+    Rows,
     Source,
     StreamTuple,
     avg,
@@ -414,3 +415,11 @@ def test_runs_round_trip_through_json() -> None:
         written = run_to_json(case, run)
         assert any(step["emitted"] for step in written)
         assert run_to_json(case, run_from_json(case, written)) == written
+
+
+def test_append_rows_of_a_window_of_rows_cannot_be_prompt_and_are_not_judged_for_it() -> None:
+    query = S.window(Rows(1)).join(R.window(FIVE), on="v")
+    case = stepped(query, "S: 7@0 ~1 / 8@3 ~9 | R: 7@0 ~1 / ~9", output="append")
+    assert statuses(case, replay(case))["prompt"] == NOT_APPLICABLE
+    ranges = replace(case, query=S.window(FIVE).join(R.window(FIVE), on="v"))
+    assert statuses(ranges, replay(ranges))["prompt"] == PASSED

@@ -1,0 +1,188 @@
+"""What a check tries: queries aimed at the claims, and for each of them cases, all from one seed.
+
+`tickproof check` judges an engine on these, and `tickproof mutants` hunts wrong operators with the
+same ones, so that the score of the second says something about the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from conformance.adapter import Claims
+from conformance.run import LEVELS
+from conformance.shrink import without
+from properties import pools
+from properties.bulk import bulk_cases, bulk_queries, bulk_runs
+from properties.dice import Dice, Rolled, chance, pick
+from reference.case import Case
+from reference.clock import MAX_TIME
+from reference.errors import TickproofError
+from reference.oracle import Tuples
+from reference.query import OPERATORS, Query, appendable
+from reference.streams import Punctuation, Watermark
+from reference.types import Type
+
+DEFAULT_CASES = 1_000
+DEFAULT_SEED = 7
+CASES_PER_QUERY = 50
+MOST_TRIES = 40
+"""How many queries are made in search of one that is within the claims."""
+LIKELY_TYPES = (*pools.TYPES, *(t for t in pools.TYPES if t.kind in ("bigint", "double")))
+"""Most that is hard about values is about numbers: they come up twice as often."""
+MOST_STEPPED_TUPLES = 16
+STEPPED_SHARE = 5
+"""One case in so many has steps, if the implementation claims more than final."""
+DISHONEST, APPENDING, SILENT = 3, 4, 2
+"""One stepped case in so many breaks its own promises, asks for append output, or ends in steps in
+which nothing arrives and only time passes."""
+
+
+class CheckError(TickproofError):
+    """A check that cannot be run as asked."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to check."""
+
+    cases: int = DEFAULT_CASES
+    seed: int = DEFAULT_SEED
+    operators: tuple[str, ...] = tuple(OPERATORS)
+    levels: tuple[str, ...] = LEVELS
+    depth: int = 3
+    tuples: int = 50
+    per_query: int = CASES_PER_QUERY
+
+    def __post_init__(self) -> None:
+        for label, given, known in (
+            ("operator", self.operators, tuple(OPERATORS)),
+            ("level", self.levels, LEVELS),
+        ):
+            for name in given:
+                if name not in known:
+                    raise CheckError(f"unknown {label} {name!r}; use one of {', '.join(known)}")
+        if self.cases < 1:
+            raise CheckError(f"{self.cases} cases prove nothing; check at least 1")
+
+
+@dataclass(frozen=True)
+class Task:
+    """A query of a plan, and how many cases it gets."""
+
+    number: int
+    query: Query
+    cases: int
+
+
+class Generator:
+    """The queries and cases of a plan, within some claims."""
+
+    def __init__(self, plan: Plan, claims: Claims) -> None:
+        self.plan = plan
+        self.claims = claims
+        self.not_claimed: dict[str, int] = {}
+        """What was left out, and how many cases it would have had."""
+        self._tries = 0
+
+    # queries
+
+    def tasks(self) -> Iterator[Task]:
+        """Queries with the number of cases for each; every operator has its turn on top.
+
+        They are aimed at the claims: an engine that claims little gets as many cases as another.
+        """
+        plan = self.plan
+        operators = tuple(name for name in plan.operators if name in self.claims.operators)
+        for name in plan.operators:
+            if name not in operators:
+                self.leave_out(name, -(-plan.cases // len(plan.operators)))
+        if not operators:
+            return
+        types = tuple(type_ for type_ in LIKELY_TYPES if type_.kind in self.claims.types)
+        number = max(plan.depth * len(operators), -(-plan.cases // plan.per_query))
+        made: list[Query] = []
+        for depth in range(1, plan.depth + 1):
+            share = number // plan.depth + (depth <= number % plan.depth)
+            own = bulk_queries(plan.seed + depth, share, depth, operators=operators, types=types)
+            made += [self._within_claims(query, depth, operators, types) for query in own]
+        for at, query in enumerate(made):
+            many = plan.cases // len(made) + (at < plan.cases % len(made))
+            if not many:
+                continue
+            if reason := self.claims.query_refusal(query):
+                self.leave_out(reason, many)
+            else:
+                yield Task(at, query, many)
+
+    def leave_out(self, reason: str, cases: int) -> None:
+        """Count cases that are beyond the claims."""
+        self.not_claimed[reason] = self.not_claimed.get(reason, 0) + cases
+
+    def _within_claims(
+        self, query: Query, depth: int, operators: Sequence[str], types: Sequence[Type]
+    ) -> Query:
+        """The query, or another with the same operator on top that is within the claims."""
+        order = (query.op, *(name for name in operators if name != query.op))
+        for _ in range(MOST_TRIES):
+            if self.claims.query_refusal(query) is None:
+                break
+            self._tries += 1
+            seed = self.plan.seed + 1_000 * MOST_TRIES + self._tries
+            (query,) = bulk_queries(seed, 1, depth, operators=order, types=types)
+        return query
+
+    # cases
+
+    def _seed(self, task: Task) -> int:
+        """A seed for each query, or the first cases of all of them would look alike."""
+        return self.plan.seed + 7919 * task.number
+
+    def batch(self, task: Task) -> Sequence[Tuples]:
+        """The tuples of cases that arrive all at once."""
+        return bulk_cases(task.query, task.cases, self._seed(task), tuples=self.plan.tuples)
+
+    def stepped(self, task: Task) -> list[Case]:
+        """Cases in steps, with promises and restarts, of several kinds."""
+        many = max(1, task.cases // STEPPED_SHARE)
+        tuples = min(self.plan.tuples, MOST_STEPPED_TUPLES)
+        honest, broken = (
+            bulk_runs(task.query, many, self._seed(task), tuples=tuples, honest=honest)
+            for honest in (True, False)
+        )
+        found = []
+        for at in range(many):
+            dice = Rolled(f"{self._seed(task)}/{at}/kind")
+            case = broken[at] if chance(dice, DISHONEST) else honest[at]
+            if chance(dice, SILENT):
+                case = with_silence(dice, case)
+            appends = appendable(task.query) and "append" in self.claims.outputs
+            if appends and chance(dice, APPENDING):
+                case = replace(case, output="append")
+            found.append(case if self.claims.punctuations else without_punctuations(case))
+        return found
+
+
+def with_silence(dice: Dice, case: Case) -> Case:
+    """The case with two steps more in which only time passes, and rows expire unseen."""
+    highest = max((e.ts for s in case.streams.values() for e in s.elements), default=0)
+    for jump in (pick(dice, (1, 2, 4)), pick(dice, (3, 7, 20))):
+        highest += jump
+        if highest > MAX_TIME:
+            break
+        streams = {
+            name: stream.with_elements([*stream.elements, Watermark(highest)])
+            for name, stream in case.streams.items()
+        }
+        steps = (*case.steps, dict.fromkeys(streams, 1))
+        case = replace(case, streams=streams, steps=steps)
+    return case
+
+
+def without_punctuations(case: Case) -> Case:
+    """The case for an engine that makes nothing of punctuations."""
+    for name, stream in case.streams.items():
+        for at in reversed(range(len(stream.elements))):
+            if isinstance(stream.elements[at], Punctuation):
+                case = without(case, name, range(at, at + 1))
+    return case
