@@ -25,6 +25,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from reference.aggregates import BUILT_IN, Aggregate, UserFunction, register, user_function
 from reference.errors import QueryError
@@ -41,6 +42,7 @@ from spark_impl.sparktypes import key_type, model_columns, plain_type, same_type
 from spark_impl.streaming import flow
 from spark_impl.streaming.buckets import DEFAULT_BUCKETS
 from spark_impl.streaming.flow import Flow
+from spark_impl.streaming.snapshot import Snapshots
 from spark_impl.times import Clock
 
 NULL_TS = ("error", "drop")
@@ -569,6 +571,37 @@ class Relation:
         own = self._whole
         df = flow.output(own, "append", buckets, trace) if isinstance(own, Flow) else own.df
         return self._shown(df, times)
+
+    def foreach_snapshot(
+        self,
+        handler: Callable[[DataFrame, int], None],
+        location: str,
+        *,
+        every: int = 1,
+        buckets: int = DEFAULT_BUCKETS,
+    ) -> DataStreamWriter:
+        """Over streams: keep the answer up to date, and hand it to a function.
+
+        The answer is kept as Parquet files at `location`, to which every micro-batch applies its
+        changes exactly once, whatever fails in between. After every micro-batch, or every
+        `every`-th one, `handler(answer, batch)` gets it as a DataFrame: the answer at the last
+        instant that the watermark has closed. After a failure it may get the same one again.
+
+        This gives a writer to start, with a checkpoint of your choice:
+
+            writer = idle.foreach_snapshot(lambda answer, batch: answer.show(), "/data/idle")
+            writer.option("checkpointLocation", "/data/idle-checkpoint").start()
+        """
+        if not isinstance(self._whole, Flow):
+            raise QueryError("foreach_snapshot: goes with streaming DataFrames; use at() here")
+        if not callable(handler):
+            raise QueryError(f"foreach_snapshot: {handler!r} is not a function")
+        if isinstance(every, bool) or not isinstance(every, int) or every < 1:
+            raise QueryError(f"foreach_snapshot: every={every!r}; give a whole number from 1 on")
+        if self._whole.scoped:
+            raise QueryError("foreach_snapshot: not with a scope, which makes many answers")
+        apply = Snapshots(handler, location, every, self.columns)
+        return self.changelog(buckets=buckets).writeStream.foreachBatch(apply)
 
     def at(self, instant: int | datetime.datetime | str) -> DataFrame:
         """The answer at an instant. Only rows that are live then are looked at.

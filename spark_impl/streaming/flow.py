@@ -402,12 +402,22 @@ def _windows(own: Flow, branch: Branch) -> Flow:
     return _stage([alone], layout, layout_leaves(layout)[0], [every], own.fields, "window")
 
 
+def use_rocksdb(spark: SparkSession) -> None:
+    """Keep the state of this session's streaming queries in RocksDB, written as changes.
+
+    These are plain settings of Spark's, set for the session: the state store's provider, and that a
+    checkpoint gets what has changed, and not whole files of the database.
+    """
+    spark.conf.set(PROVIDER, ROCKSDB)
+    spark.conf.set("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
+
+
 def _check_settings(session: SparkSession) -> None:
     provider = str(session.conf.get(PROVIDER, ""))
     if "RocksDB" not in provider:
         raise QueryError(
-            f"streaming queries keep their state in RocksDB; set {PROVIDER} to {ROCKSDB} "
-            "(or call spark_impl.use_rocksdb(spark))"
+            "streaming queries keep their state in RocksDB; call spark_impl.use_rocksdb(spark), "
+            f"or set {PROVIDER} to {ROCKSDB}"
         )
     if str(session.conf.get(POLICY, "min")).lower() != "min":
         raise QueryError(

@@ -2,8 +2,8 @@
 
 Three state variables, each by bucket:
 
-- `clock`: the watermark up to which time is closed, the timer that is set, and a token that changes
-  whenever the state does;
+- `clock`: who wrote it, the watermark up to which time is closed, the timer that is set, and a
+  token that changes whenever the state does;
 - `layout`: the names of all pieces of the state, and the small pieces themselves;
 - `segments`: the rows, a value for each segment. A segment is written once and dropped whole, so a
   step writes what arrived, not what is held.
@@ -14,6 +14,7 @@ state store need not be read again.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from dataclasses import dataclass
 from typing import Final
@@ -24,6 +25,8 @@ from reference.clock import NEVER
 from spark_impl.operators.base import State
 from spark_impl.plan import PlanState
 from spark_impl.state import (
+    VERSION,
+    StateError,
     pieces_from_bytes,
     pieces_to_bytes,
     state_from_pieces,
@@ -68,21 +71,42 @@ class Memory:
     def __init__(self, handle: StatefulProcessorHandle, stage: str, identity: bytes) -> None:
         self._stage = stage
         self._identity = identity
+        self._owner = hashlib.blake2b(identity, digest_size=12).hexdigest()
         self._clock = handle.getValueState(
-            CLOCK, "watermark bigint, timer bigint, token binary, held bigint"
+            CLOCK,
+            "version string, owner string, "
+            "watermark bigint, timer bigint, token binary, held bigint",
         )
         self._layout = handle.getValueState(LAYOUT, "pieces binary")
         self._segments = handle.getMapState(SEGMENTS, "name string", "rows binary")
 
     def clock(self) -> Clock:
+        """Where the bucket stands; refuses what another version or query has left."""
         found = self._clock.get()
-        return Clock() if found is None else Clock(found[0], found[1], bytes(found[2]), found[3])
+        if found is None:
+            return Clock()
+        version, owner, watermark, timer, token, held = found
+        if version != VERSION:
+            raise StateError(
+                f"the checkpoint has version {version} of the state's layout, but this program "
+                f"reads version {VERSION}; go on with the program that wrote it, or start anew "
+                "with an empty checkpoint"
+            )
+        if owner != self._owner:
+            raise StateError(
+                "the checkpoint belongs to another query, or to this one with other options "
+                "(operators, windows, types and the number of buckets must stay); go on with the "
+                "query that wrote it, or start anew with an empty checkpoint"
+            )
+        return Clock(watermark, timer, bytes(token), held)
 
     def set_clock(self, clock: Clock) -> None:
-        self._clock.update((clock.watermark, clock.timer, clock.token, clock.held))
+        self._clock.update(
+            (VERSION, self._owner, clock.watermark, clock.timer, clock.token, clock.held)
+        )
 
     def state(self, bucket: object, clock: Clock, plan: StreamPlan) -> PlanState:
-        """The state as it was left; refuses one that another version or query has left."""
+        """The state as it was left."""
         known = _known.get((self._stage, bucket))
         if known is None or known.token != clock.token:
             # What this process knows is of another query, or of an attempt that failed.
