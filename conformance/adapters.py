@@ -5,6 +5,7 @@
 | `reference` | the oracle, replayed; it must pass, or the suite is broken |
 | `in-process` | this project's operators, without Spark |
 | `spark-batch` | this project's operators on Spark DataFrames |
+| `spark-streaming` | the same on streaming DataFrames |
 | `python:package.module:Class` | your adapter, in Python |
 | `stdio:COMMAND` | your engine in any language, behind a pipe |
 | any other | an entry point of the group `tickproof.adapters` |
@@ -58,6 +59,7 @@ BUILT_IN: dict[str, str] = {
     "reference": "conformance.adapters:ReferenceAdapter",
     "in-process": "conformance.own_engines:InProcess",
     "spark-batch": "conformance.spark_engines:SparkBatch",
+    "spark-streaming": "conformance.spark_streaming:SparkStreaming",
 }
 
 

@@ -117,7 +117,7 @@ class SparkBatch:
         query, output = cases[0].query, cases[0].output
         relation = self.relation(query, [admitted(case) for case in cases])
         append = output == "append"
-        table = _positional(query, relation.append() if append else relation.changelog())
+        table = positional_table(query, relation.append() if append else relation.changelog())
         rows = python_rows(table, query.columns, 3)
         found: dict[int, list[Change | AppendRow]] = defaultdict(list)
         heads = (table.column(at).to_pylist() for at in range(3))
@@ -133,14 +133,15 @@ class SparkBatch:
             yield Run([StepReport(changes, appended, NEVER)])
 
     def changelogs(self, query: Query, cases: Sequence[Tuples]) -> pa.Table:
-        table = _positional(query, self.relation(query, cases).changelog())
+        table = positional_table(query, self.relation(query, cases).changelog())
         return table.rename_columns({"second": "n"})
 
     def relation(self, query: Query, cases: Sequence[Tuples]) -> Relation:
         """The query over all cases, by the public operators."""
         frames = {
-            source.name: self.session.createDataFrame(_events(source, cases), _schema(source))
+            source.name: self.session.createDataFrame(events_table(source, cases), schema)
             for source in query.sources
+            for schema in [events_schema(source)]
         }
         return translated(query, frames)
 
@@ -152,7 +153,7 @@ class SparkBatch:
             self.session.stop()
 
 
-def _events(source: Source, cases: Sequence[Tuples]) -> pa.Table:
+def events_table(source: Source, cases: Sequence[Tuples]) -> pa.Table:
     """The tuples of a stream in all cases, as a table for Spark."""
     numbers, times, rows = [], [], []
     for number, tuples in enumerate(cases):
@@ -167,7 +168,7 @@ def _events(source: Source, cases: Sequence[Tuples]) -> pa.Table:
     return pa.Table.from_arrays([*head.values(), *columns], schema=pa.schema(fields))
 
 
-def _schema(source: Source) -> StructType:
+def events_schema(source: Source) -> StructType:
     """The columns as Spark has them; a timestamp of the algebra has no zone."""
     from pyspark.sql.types import LongType, StructField, StructType, TimestampNTZType
 
@@ -186,7 +187,7 @@ def _columns(rows: Sequence[tuple[object, ...]], source: Source) -> list[pa.Arra
     ]
 
 
-def _positional(query: Query, shown: DataFrame) -> pa.Table:
+def positional_table(query: Query, shown: DataFrame) -> pa.Table:
     """The engine's output as c, t, second, x0, x1, ..."""
     width = len(query.columns)
     names = [f"x{at}" for at in range(width)]
@@ -197,25 +198,42 @@ def _positional(query: Query, shown: DataFrame) -> pa.Table:
 # --- from the query algebra to the public operators -----------------------------------------------
 
 
-def translated(query: Query, frames: Mapping[str, DataFrame]) -> Relation:
-    """A query as a user of the public operators would write it."""
+def translated(
+    query: Query,
+    frames: Mapping[str, DataFrame],
+    *,
+    length_of: Callable[[int], int] = int,
+    delay: int | None = None,
+) -> Relation:
+    """A query as a user of the public operators would write it.
+
+    `length_of` gives the lengths of windows in the times of the frames; `delay` is for streams.
+    """
     from spark_impl import window_join, windowed
 
     def below(child: Query) -> Relation:
-        return translated(child, frames)
+        return translated(child, frames, length_of=length_of, delay=delay)
 
     match query:
         case Windowed(source, window):
             df = frames[source.name]
             match window:
                 case Range(length, bounds):
-                    return windowed(df, TIME, range=length, bounds=bounds, scope=SCOPE)
+                    return windowed(
+                        df, TIME, range=length_of(length), bounds=bounds, delay=delay, scope=SCOPE
+                    )
                 case Rows(count, parts, order):
                     return windowed(
-                        df, TIME, rows=count, partition_by=parts, order_by=order, scope=SCOPE
+                        df,
+                        TIME,
+                        rows=count,
+                        partition_by=parts,
+                        order_by=order,
+                        delay=delay,
+                        scope=SCOPE,
                     )
                 case _:
-                    return windowed(df, TIME, unbounded=True, scope=SCOPE)
+                    return windowed(df, TIME, unbounded=True, delay=delay, scope=SCOPE)
         case Select(child, predicate):
             return below(child).where(spark_expression(predicate, child))
         case Project(child, items):
@@ -247,8 +265,9 @@ def translated(query: Query, frames: Mapping[str, DataFrame]) -> Relation:
                 {alias: frames[source.name] for alias, source in parts_},
                 on=on,
                 ts=TIME,
-                within={(pair.first, pair.second): pair.length for pair in within},
+                within={(pair.first, pair.second): length_of(pair.length) for pair in within},
                 directed=directed,
+                delay=delay,
                 scope=SCOPE,
             )
             return joined if theta is None else joined.where(spark_expression(theta, query))

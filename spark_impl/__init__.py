@@ -11,8 +11,12 @@ from reference.query import avg, count, max_, median, min_, stddev, sum_
 
 if TYPE_CHECKING:
     from spark_impl.relation import Relation, udaf, window_join, windowed
+    from spark_impl.streaming.flow import use_rocksdb
+    from spark_impl.streaming.progress import Progress, ProgressListener
 
 __all__ = [
+    "Progress",
+    "ProgressListener",
     "Relation",
     "avg",
     "count",
@@ -22,6 +26,7 @@ __all__ = [
     "stddev",
     "sum_",
     "udaf",
+    "use_rocksdb",
     "window_join",
     "windowed",
 ]
@@ -32,6 +37,8 @@ def __getattr__(name: str) -> Any:
         # Late, because executors and the in-process driver import this package without PySpark's
         # DataFrame API.
         from spark_impl import relation
+        from spark_impl.streaming import flow, progress
 
-        return getattr(relation, name)
+        homes = {"Progress": progress, "ProgressListener": progress, "use_rocksdb": flow}
+        return getattr(homes.get(name, relation), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

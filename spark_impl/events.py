@@ -18,9 +18,13 @@ from spark_impl import lifetimes
 from spark_impl.durations import ticks
 from spark_impl.lifetimes import Lifetimes, columns_of
 from spark_impl.sparktypes import key_type, model_columns
+from spark_impl.streaming.carrier import delay_text, event_time
+from spark_impl.streaming.flow import Flow, stream
 from spark_impl.times import Clock
 
 RESERVED = "__tickproof_"
+WATERMARK = "spark.watermarkDelayMs"
+"""Where Spark notes, beside a column, that a watermark is kept of it."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +37,21 @@ class Events:
     scope: int | None
     drops: bool
     """Whether rows without a time are left out; otherwise there are none."""
+    late: str = "drop"
+    delay: int = 0
+    """What happens to late rows of a stream, and by how many ticks rows may be delayed."""
 
     @classmethod
     def of(
-        cls, df: DataFrame, ts: str, window: Window, scope: str | None, drops: bool, what: str
+        cls,
+        df: DataFrame,
+        ts: str,
+        window: Window,
+        scope: str | None,
+        drops: bool,
+        what: str,
+        late: str = "drop",
+        delay: int = 0,
     ) -> Events:
         """Refuse what cannot work; no job runs."""
         columns = [field.name for field in df.schema.fields]
@@ -54,7 +69,12 @@ class Events:
                     f"{what}: scope {scope!r} is a {type_.simpleString()}; "
                     "it is a column of whole numbers beside the time"
                 )
-        made = cls(df, window, time, case, drops)
+        if any(WATERMARK in field.metadata for field in df.schema.fields):
+            raise QueryError(
+                f"{what}: the DataFrame has a watermark already, and Spark allows one only; "
+                "leave withWatermark out, and say delay="
+            )
+        made = cls(df, window, time, case, drops, late, delay)
         if not made.fields:
             raise QueryError(f"{what}: {ts!r} is the only column; there is nothing to query")
         return replace(made, window=made.checked_window(what))
@@ -92,7 +112,12 @@ class Events:
         return Rows(self.window.count, *map(tuple, found))
 
     def refuse_nulls(self, what: str) -> None:
-        """Count rows without a time, if there can be any: the one job that runs early."""
+        """Count rows without a time, if there can be any: the one job that runs early.
+
+        Nobody can count those of a stream; there the query fails when one arrives.
+        """
+        if self.df.isStreaming:
+            return
         for place in (self.scope, None if self.drops else self.time):
             if place is None or not self.df.schema.fields[place].nullable:
                 continue
@@ -118,6 +143,39 @@ class Events:
     def _numbered(self) -> DataFrame:
         """The DataFrame with names by position: those of the user may stand twice."""
         return self.df.toDF(*columns_of(len(self.df.schema.fields)))
+
+    def rows(self, at: SparkColumn | None) -> Lifetimes | Flow:
+        """The rows of a relation, in batch or streaming."""
+        return self.flow() if self.df.isStreaming else self.lifetimes(at)
+
+    def flow(self) -> Flow:
+        """The rows of a stream, with the watermark that their times make."""
+        time = self.clock.to_ticks(F.col(f"c{self.time}"))
+        rows = self._numbered()
+        if self.drops:
+            rows = rows.where(time.isNotNull())
+        else:
+            name = self.df.schema.fields[self.time].name
+            message = f"a row has NULL in the time column {name!r}; mend it, or use null_ts='drop'"
+            time = F.coalesce(time, F.raise_error(F.lit(message)).cast("bigint"))
+        columns = [F.col(f"c{place}").alias(f"c{n}") for n, place in enumerate(self.places)]
+        extra = [time.alias("ts")]
+        if self.scope is not None:
+            extra.append(F.col(f"c{self.scope}").cast("bigint").alias("scope"))
+        rows = rows.select(*columns, *extra).withColumn("event", event_time(F.col("ts")))
+        rows = rows.withWatermark("event", delay_text(self.delay))
+        # Spark would move conditions of the query below the watermark, and then a row that one of
+        # them rejects would not let time pass. It moves nothing past what is not deterministic.
+        ticks = F.when(F.spark_partition_id() >= 0, F.col("ts"))
+        made = rows.select(
+            *columns_of(len(columns)),
+            ticks.alias("ts"),
+            F.col("ts").alias("ets"),
+            F.lit(1).alias("sign"),
+            *(["scope"] if self.scope is not None else []),
+        )
+        label = f"windowed({', '.join(self.names)})"
+        return stream(made, self.fields, self.scope is not None, self.window, self.late, label)
 
     def lifetimes(self, at: SparkColumn | None) -> Lifetimes:
         """The rows with `ts` and `ets`; with an instant in ticks, those that are live then."""

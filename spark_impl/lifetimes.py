@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import Protocol
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Window
@@ -56,6 +57,15 @@ twice, in longer ones more pairs are looked at that do not live at one time."""
 LONGEST_BIN = 2**60
 
 
+class HasFields(Protocol):
+    """What has columns under the user's names; batch and streaming relations alike."""
+
+    @property
+    def fields(self) -> Fields: ...
+
+    def place(self, name: str) -> int: ...
+
+
 @dataclass(frozen=True)
 class Lifetimes:
     """A relation over time."""
@@ -75,9 +85,20 @@ class Lifetimes:
     def names(self) -> list[str]:
         return [field.name for field in self.fields]
 
+    @property
+    def extra(self) -> list[str]:
+        """The columns of the machinery."""
+        return extra_columns(self.scoped)
+
     def place(self, name: str) -> int:
         """The position of a column that is known to be there once."""
         return self.names.index(name)
+
+    def changed(
+        self, change: Callable[[DataFrame], DataFrame], fields: Fields, filters: bool = False
+    ) -> Lifetimes:
+        """The rows after a change of each by itself; `fields` are the columns it leaves."""
+        return replace(self, df=change(self.df), fields=fields)
 
 
 def columns_of(number: int) -> list[str]:
@@ -94,7 +115,7 @@ def extra_columns(scoped: bool) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Layout:
+class Layout:
     """Where the parts of the inputs' columns travel in the rows of a stage."""
 
     sides: tuple[tuple[int, ...], ...]
@@ -105,14 +126,14 @@ class _Layout:
     """The column of the data model at each place."""
 
 
-def _shared_layout(inputs: Sequence[Lifetimes]) -> _Layout:
+def shared_layout(inputs: Sequence[HasFields]) -> Layout:
     """All inputs have the same columns and use the same places."""
     models = model_columns(inputs[0].fields)
     places = tuple(range(len(models)))
-    return _Layout(tuple(places for _ in inputs), _part_types(inputs[0].fields), models)
+    return Layout(tuple(places for _ in inputs), part_types(inputs[0].fields), models)
 
 
-def _keyed_layout(inputs: Sequence[Lifetimes], on: Sequence[str]) -> _Layout:
+def keyed_layout(inputs: Sequence[HasFields], on: Sequence[str]) -> Layout:
     """The inputs share the places of the columns they are joined on, and no others."""
     types: list[T.DataType] = []
     models: list[Column] = []
@@ -131,14 +152,15 @@ def _keyed_layout(inputs: Sequence[Lifetimes], on: Sequence[str]) -> _Layout:
                 models.append(Column(f"c{len(types)}", part.model))
                 types.append(part.wide)
         sides.append(tuple(places))
-    return _Layout(tuple(sides), tuple(types), tuple(models))
+    return Layout(tuple(sides), tuple(types), tuple(models))
 
 
-def _part_types(fields: Fields) -> tuple[T.DataType, ...]:
+def part_types(fields: Fields) -> tuple[T.DataType, ...]:
+    """The types in which the parts of some columns go through a stage."""
     return tuple(part.wide for field in fields for part in parts(field.name, field.dataType))
 
 
-def _sent(own: Lifetimes, side: int, layout: _Layout) -> DataFrame:
+def _sent(own: Lifetimes, side: int, layout: Layout) -> DataFrame:
     """The rows of one input as a stage reads them."""
     taken: dict[int, SparkColumn] = {}
     places = iter(layout.sides[side])
@@ -152,7 +174,7 @@ def _sent(own: Lifetimes, side: int, layout: _Layout) -> DataFrame:
     return own.df.select(_side(side), "ts", "ets", *_scope(own.scoped), *columns)
 
 
-def _born(births: DataFrame, layout: _Layout, scoped: bool) -> DataFrame:
+def _born(births: DataFrame, layout: Layout, scoped: bool) -> DataFrame:
     """The first instants of a stream as rows of a stage."""
     earliest = births.groupBy(*_scope(scoped)).agg(F.min("ts").alias("ts"))
     columns = [
@@ -172,7 +194,7 @@ def _scope(scoped: bool) -> list[str]:
 
 def _stage(
     inputs: Sequence[Lifetimes],
-    layout: _Layout,
+    layout: Layout,
     query: Query,
     keys: Sequence[int],
     fields: Fields,
@@ -191,10 +213,9 @@ def _stage(
     by = [_partitioning(f"c{place}", layout.types[place]) for place in keys]
     by += [F.col(name) for name in _scope(scoped)]
     rows = rows.repartition(*by) if by else rows.repartition(1)
-    sides = tuple(
-        Side(source, places) for source, places in zip(_sources(layout), layout.sides, strict=True)
-    )
-    out = _part_types(fields)
+    pairs = zip(layout_sources(layout), layout.sides, strict=True)
+    sides = tuple(Side(source, places) for source, places in pairs)
+    out = part_types(fields)
     stage = Stage(query, sides, tuple(arrow_type(type_) for type_ in out), scoped, functions)
     schema = T.StructType(
         [T.StructField(f"c{at}", type_) for at, type_ in enumerate(out)]
@@ -214,7 +235,7 @@ def _from_parts(
     how: str = "",
 ) -> Lifetimes:
     """Rows whose columns are parts, as the user's columns again."""
-    count = len(_part_types(fields))
+    count = len(part_types(fields))
     taken = iter([F.col(name) for name in columns_of(count)])
     columns = [rebuilt(field.dataType, taken).alias(f"c{at}") for at, field in enumerate(fields)]
     made = rows.select(*columns, *extra_columns(scoped))
@@ -229,13 +250,15 @@ def _partitioning(name: str, type_: T.DataType) -> SparkColumn:
     return F.col(name)
 
 
-def _sources(layout: _Layout) -> Iterator[Source]:
+def layout_sources(layout: Layout) -> Iterator[Source]:
+    """The sources that stand for the inputs of a stage."""
     for side, places in enumerate(layout.sides):
         yield virtual_source(side, [layout.models[place] for place in places])
 
 
-def _leaves(layout: _Layout) -> list[Query]:
-    return [Windowed(source, Unbounded()) for source in _sources(layout)]
+def layout_leaves(layout: Layout) -> list[Query]:
+    """The inputs of a stage as queries."""
+    return [Windowed(source, Unbounded()) for source in layout_sources(layout)]
 
 
 # --- operators ------------------------------------------------------------------------------------
@@ -243,15 +266,15 @@ def _leaves(layout: _Layout) -> list[Query]:
 
 def minus(left: Lifetimes, right: Lifetimes) -> Lifetimes:
     """EXCEPT ALL."""
-    layout = _shared_layout([left, right])
-    query = Minus(*_leaves(layout))
+    layout = shared_layout([left, right])
+    query = Minus(*layout_leaves(layout))
     return _stage([left, right], layout, query, range(len(layout.types)), left.fields)
 
 
 def intersect(left: Lifetimes, right: Lifetimes) -> Lifetimes:
     """INTERSECT ALL."""
-    layout = _shared_layout([left, right])
-    query = Intersect(*_leaves(layout))
+    layout = shared_layout([left, right])
+    query = Intersect(*layout_leaves(layout))
     return _stage([left, right], layout, query, range(len(layout.types)), left.fields)
 
 
@@ -271,9 +294,9 @@ def distinct(own: Lifetimes, on: Sequence[str]) -> Lifetimes:
     """One of each row, or one row for each key."""
     if not on:
         return _merged(own)
-    layout = _shared_layout([own])
-    places = _places(own, on)
-    query = Distinct(_leaves(layout)[0], tuple(f"c{place}" for place in places))
+    layout = shared_layout([own])
+    places = part_places(own, on)
+    query = Distinct(layout_leaves(layout)[0], tuple(f"c{place}" for place in places))
     return _stage([own], layout, query, places, own.fields)
 
 
@@ -282,7 +305,7 @@ def _merged(own: Lifetimes) -> Lifetimes:
 
     A life starts after the end of all earlier ones, or it belongs to one that is already there.
     """
-    layout = _shared_layout([own])
+    layout = shared_layout([own])
     names = columns_of(len(layout.types))
     row = Window.partitionBy(*names, *_scope(own.scoped)).orderBy("ts")
     ends = F.max("ets")
@@ -296,7 +319,7 @@ def _merged(own: Lifetimes) -> Lifetimes:
     return _from_parts(made, own.fields, own.scoped, own.births, how=how)
 
 
-def _normal(own: Lifetimes, layout: _Layout) -> DataFrame:
+def _normal(own: Lifetimes, layout: Layout) -> DataFrame:
     """The parts of the columns, in a form in which equal values look the same."""
     rows = _sent(own, 0, layout)
     columns = [
@@ -313,10 +336,10 @@ def join(left: Lifetimes, right: Lifetimes, on: Sequence[str]) -> Lifetimes:
         if width <= LONGEST_BIN:
             return _binned_join(left, right, on, width)
     left, right = (_without_null_keys(side, on) for side in (left, right))
-    layout = _keyed_layout([left, right], on)
-    keys = [layout.sides[0][place] for place in _places(left, on)]
+    layout = keyed_layout([left, right], on)
+    keys = [layout.sides[0][place] for place in part_places(left, on)]
     every = None if on else lit(True)
-    query = Join(tuple(_leaves(layout)), tuple(f"c{place}" for place in keys), every)
+    query = Join(tuple(layout_leaves(layout)), tuple(f"c{place}" for place in keys), every)
     fields = joined_fields([left, right], on)
     return _stage([left, right], layout, query, keys, fields, span=_shortest(left, right))
 
@@ -393,9 +416,9 @@ def window_join(
 ) -> Lifetimes:
     """Combinations whose times are close enough, pair by pair."""
     own = [_without_null_keys(each, on) for each in inputs.values()]
-    layout = _keyed_layout(own, on)
-    keys = [layout.sides[0][place] for place in _places(own[0], on)]
-    named = tuple(zip(inputs, _sources(layout), strict=True))
+    layout = keyed_layout(own, on)
+    keys = [layout.sides[0][place] for place in part_places(own[0], on)]
+    named = tuple(zip(inputs, layout_sources(layout), strict=True))
     query = WindowJoin(
         named,
         tuple(within),
@@ -413,34 +436,40 @@ def group_by(
     functions: tuple[UserFunction, ...],
 ) -> Lifetimes:
     """One row for each group; without keys one row from the first instant of the input on."""
-    layout = _shared_layout([own])
-    places = _places(own, keys)
+    layout, query, places, fields = grouping(own, keys, aggregates)
+    return _stage([own], layout, query, places, fields, functions=functions, with_births=not keys)
+
+
+def grouping(
+    own: HasFields, keys: Sequence[str], aggregates: Sequence[Aggregate]
+) -> tuple[Layout, Query, list[int], Fields]:
+    """A group-by over columns by position: layout, query, places of its keys, its columns."""
+    layout = shared_layout([own])
+    places = part_places(own, keys)
     renamed = {field.name: f"c{_first_part(own, at)}" for at, field in enumerate(own.fields)}
     made = tuple(
         Aggregate(f"a{at}", item.function, tuple(_renamed(arg, renamed) for arg in item.args))
         for at, item in enumerate(aggregates)
     )
-    query = GroupBy(_leaves(layout)[0], tuple(f"c{place}" for place in places), made)
+    query = GroupBy(layout_leaves(layout)[0], tuple(f"c{place}" for place in places), made)
     fields = [own.fields[own.place(key)] for key in keys]
     for item, internal in zip(aggregates, made, strict=True):
-        like = _argument_type(own, item)
+        like = argument_type(own, item)
         result = internal.type_in(layout.models)
         keeps = item.function in ("min", "max") and like is not None
         type_ = like if keeps and like is not None else spark_type(result, like)
         fields.append(T.StructField(item.name, type_))
-    return _stage(
-        [own], layout, query, places, tuple(fields), functions=functions, with_births=not keys
-    )
+    return layout, query, places, tuple(fields)
 
 
 def newest_rows(
     own: Lifetimes, window: Rows, keep: Callable[[DataFrame], DataFrame] | None = None
 ) -> Lifetimes:
     """The newest tuples of each partition; `own` has tuples, whose `ets` says nothing yet."""
-    layout = _shared_layout([own])
+    layout = shared_layout([own])
     names = columns_of(len(layout.types))
-    by = [f"c{place}" for place in _places(own, window.partition_by)]
-    ties = [f"c{place}" for place in _places(own, window.order_by)]
+    by = [f"c{place}" for place in part_places(own, window.partition_by)]
+    ties = [f"c{place}" for place in part_places(own, window.order_by)]
     ties += [name for name in names if name not in (*by, *ties)]
     order = Window.partitionBy(*by, *_scope(own.scoped)).orderBy("ts", *ties)
     until = F.coalesce(F.lead("ts", window.count).over(order), never())
@@ -452,7 +481,7 @@ def newest_rows(
     return made if keep is None else replace(made, df=keep(made.df))
 
 
-def joined_fields(inputs: Sequence[Lifetimes], on: Sequence[str]) -> Fields:
+def joined_fields(inputs: Sequence[HasFields], on: Sequence[str]) -> Fields:
     """The columns of a join, in Spark's order: the shared ones once, then the others."""
     shared = [inputs[0].fields[inputs[0].place(name)] for name in on]
     rest = [field for own in inputs for field in own.fields if field.name not in on]
@@ -467,12 +496,12 @@ def _without_null_keys(own: Lifetimes, on: Sequence[str]) -> Lifetimes:
     return replace(own, df=df)
 
 
-def _places(own: Lifetimes, names: Sequence[str]) -> list[int]:
+def part_places(own: HasFields, names: Sequence[str]) -> list[int]:
     """The places of columns that are no structs."""
     return [_first_part(own, own.place(name)) for name in names]
 
 
-def _first_part(own: Lifetimes, at: int) -> int:
+def _first_part(own: HasFields, at: int) -> int:
     return sum(1 for field in own.fields[:at] for _ in parts(field.name, field.dataType))
 
 
@@ -484,7 +513,8 @@ def _renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
     return expr
 
 
-def _argument_type(own: Lifetimes, item: Aggregate) -> T.DataType | None:
+def argument_type(own: HasFields, item: Aggregate) -> T.DataType | None:
+    """The type of the one column that an aggregate takes as it is, if it does."""
     if len(item.args) == 1 and isinstance(item.args[0], Col):
         return own.fields[own.place(item.args[0].name)].dataType
     return None

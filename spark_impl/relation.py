@@ -25,6 +25,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from reference.aggregates import BUILT_IN, Aggregate, UserFunction, register, user_function
 from reference.clock import NEVER
@@ -37,8 +38,12 @@ from reference.windows import Range, Unbounded
 from spark_impl import lifetimes
 from spark_impl.durations import ticks
 from spark_impl.events import RESERVED, Events, names_of, place_of, window_of, window_text
-from spark_impl.lifetimes import Lifetimes, columns_of, extra_columns
+from spark_impl.lifetimes import Fields, Lifetimes, columns_of
 from spark_impl.sparktypes import key_type, model_columns, plain_type, same_type
+from spark_impl.streaming import flow
+from spark_impl.streaming.buckets import DEFAULT_BUCKETS
+from spark_impl.streaming.flow import Flow
+from spark_impl.streaming.snapshot import Snapshots
 from spark_impl.times import Clock
 
 NULL_TS = ("error", "drop")
@@ -47,7 +52,12 @@ LATE = ("drop", "error")
 _WINDOW_FUNCTION = re.compile(r" OVER |WindowExpression")
 """How a Column with a window function may show itself; a Column with a text may, too."""
 
-Build = Callable[[SparkColumn | None], Lifetimes]
+DEFAULT_DELAY = "10 seconds"
+
+Own = Lifetimes | Flow
+"""The rows of a relation, in batch or streaming."""
+
+Build = Callable[[SparkColumn | None], Own]
 """Makes the relation; with an instant in ticks, from the tuples that are live then."""
 
 
@@ -63,6 +73,7 @@ def windowed(
     order_by: str | Sequence[str] = (),
     null_ts: str = "error",
     late: str = "drop",
+    delay: str | int | datetime.timedelta | None = None,
     scope: str | None = None,
 ) -> Relation:
     """See a DataFrame of events through a window.
@@ -78,6 +89,10 @@ def windowed(
     Rows without a time are an error, or left out with `null_ts="drop"` (`null_times()` counts
     them). `scope` names a whole-number column that cuts the data into cases that never meet; the
     answers carry it.
+
+    The DataFrame may be a streaming one. Then `delay` says how far behind the newest row a row may
+    come ("10 seconds" if you do not say); a row that comes later than the watermark is dropped and
+    counted, or stops the query with `late="error"`.
 
     >>> from spark_impl import windowed
     >>> bids = spark.createDataFrame([(1, 20.0), (4, 25.0)], "ts bigint, price double")
@@ -104,8 +119,10 @@ def windowed(
     window = window_of(range, rows, unbounded, bounds, partition_by, order_by)
     _check_choice("null_ts", null_ts, NULL_TS)
     _check_choice("late", late, LATE)
-    _check_batch(df, "windowed")
-    events = Events.of(df, ts, window, scope, null_ts == "drop", "windowed")
+    _check_frame(df, "windowed")
+    events = Events.of(
+        df, ts, window, scope, null_ts == "drop", "windowed", late, _delay(df, delay, "windowed")
+    )
     events.refuse_nulls("windowed")
     return _leaf(events, ts)
 
@@ -118,12 +135,15 @@ def window_join(
     within: Mapping[tuple[str, str], str | int | datetime.timedelta],
     directed: bool = False,
     algorithm: str = "auto",
+    late: str = "drop",
+    delay: str | int | datetime.timedelta | None = None,
     scope: str | None = None,
 ) -> Relation:
     """Join streams whose times must be close, pair by pair.
 
     `within={("a", "b"): "5 s"}` keeps pairs at most 5 seconds apart; with `directed=True`, `b`
-    comes with or after `a`. Pairs that are not named are not constrained.
+    comes with or after `a`. Pairs that are not named are not constrained. `late` and `delay` are
+    those of `windowed`.
 
     >>> from spark_impl import window_join
     >>> seen = spark.createDataFrame([(1, 7, "in"), (9, 7, "out")], "ts bigint, car int, a string")
@@ -143,10 +163,13 @@ def window_join(
         raise QueryError("window_join: give at least two inputs, as {'a': df, 'b': df}")
     _check_kinds(inputs)
     pairs = _pairs(within, inputs)
-    leaves = {
-        name: Events.of(df, ts, Unbounded(), scope, False, f"window_join, input {name!r}")
-        for name, df in inputs.items()
-    }
+    _check_choice("late", late, LATE, "window_join")
+    leaves = {}
+    for name, df in inputs.items():
+        what = f"window_join, input {name!r}"
+        leaves[name] = Events.of(
+            df, ts, Unbounded(), scope, False, what, late, _delay(df, delay, what)
+        )
     relations = {name: _leaf(events, ts) for name, events in leaves.items()}
     first, *others = relations.values()
     keys = names_of(on, "window_join: on=")
@@ -159,13 +182,13 @@ def window_join(
     for name, events in leaves.items():
         events.refuse_nulls(f"window_join, input {name!r}")
 
-    def build(at: SparkColumn | None) -> Lifetimes:
+    def build(at: SparkColumn | None) -> Own:
         own = [first._built(at)]
         own += [_renamed(other._built(at), names) for other, _, names in mates]
         shared = mates[0][1]
-        return lifetimes.window_join(
-            dict(zip(relations, own, strict=True)), pairs, shared, bool(directed)
-        )
+        named = dict(zip(relations, own, strict=True))
+        made: Own = _driver(own[0]).window_join(named, pairs, shared, bool(directed))
+        return made
 
     arrow = "->" if directed else "~"
     shown = ", ".join(f"{p.first} {arrow} {p.second}: {p.length} us" for p in pairs)
@@ -247,9 +270,9 @@ class Relation:
         """
         self._refuse_open(lambda df: df.where(condition), "where")
 
-        def build(at: SparkColumn | None) -> Lifetimes:
+        def build(at: SparkColumn | None) -> Own:
             own = self._built(at)
-            return _positional(_named(own).where(condition), own, "where")
+            return _rewritten(own, lambda named: named.where(condition), "where", filters=True)
 
         return Relation(
             build,
@@ -284,15 +307,18 @@ class Relation:
         self._refuse_open(lambda df: df.select(*chosen), "select")
         self._refuse_window_functions(chosen)
 
-        def build(at: SparkColumn | None) -> Lifetimes:
+        def build(at: SparkColumn | None) -> Own:
             own = self._built(at)
             every = [
                 F.col(RESERVED + f"c{place}").alias(name) for place, name in enumerate(own.names)
             ]
             wanted = [c for column in chosen for c in (every if _is_star(column) else [column])]
-            extra = [RESERVED + name for name in extra_columns(own.scoped)]
+            extra = [RESERVED + name for name in own.extra]
             stars = any(map(_is_star, chosen))
-            return _positional(_named(own, stars).select(*wanted, *extra), own, "select")
+            # A select may explode a row into none.
+            return _rewritten(
+                own, lambda named: named.select(*wanted, *extra), "select", stars, filters=True
+            )
 
         shown = ", ".join(map(_text, chosen))
         return Relation(
@@ -333,11 +359,12 @@ class Relation:
             raise QueryError("join: give on= columns, or a theta= condition, or both")
         keys, renamed = _keys(self, other, names, "join")
 
-        def build(at: SparkColumn | None) -> Lifetimes:
-            made = lifetimes.join(self._built(at), _renamed(other._built(at), renamed), keys)
+        def build(at: SparkColumn | None) -> Own:
+            mine, theirs = self._built(at), _renamed(other._built(at), renamed)
+            made: Own = _driver(mine).join(mine, theirs, keys)
             if theta is None:
                 return made
-            return _positional(_named(made).where(theta), made, "join")
+            return _rewritten(made, lambda named: named.where(theta), "join", filters=True)
 
         shown = [*(f"on {key}" for key in keys)]
         shown += [f"theta {_text(theta)}"] if theta is not None else []
@@ -359,7 +386,7 @@ class Relation:
         +---+
         <BLANKLINE>
         """
-        return self._combined(other, "union", lifetimes.union)
+        return self._combined(other, "union")
 
     def intersect(self, other: Relation) -> Relation:
         """INTERSECT ALL: the smaller count of each row.
@@ -377,7 +404,7 @@ class Relation:
         +---+---+----+
         <BLANKLINE>
         """
-        return self._combined(other, "intersect", lifetimes.intersect)
+        return self._combined(other, "intersect")
 
     def minus(self, other: Relation) -> Relation:
         """EXCEPT ALL: the count of each row here less the count there, never below zero.
@@ -397,11 +424,9 @@ class Relation:
         +---+---+----+
         <BLANKLINE>
         """
-        return self._combined(other, "minus", lifetimes.minus)
+        return self._combined(other, "minus")
 
-    def _combined(
-        self, other: Relation, name: str, combine: Callable[[Lifetimes, Lifetimes], Lifetimes]
-    ) -> Relation:
+    def _combined(self, other: Relation, name: str) -> Relation:
         self._check_mate(other, name)
         mine, theirs = self._whole.fields, other._whole.fields
         if len(mine) != len(theirs) or not all(
@@ -414,8 +439,10 @@ class Relation:
         if name != "union":
             model_columns(mine, name)
 
-        def build(at: SparkColumn | None) -> Lifetimes:
-            return combine(self._built(at), other._built(at))
+        def build(at: SparkColumn | None) -> Own:
+            mine = self._built(at)
+            made: Own = getattr(_driver(mine), name)(mine, other._built(at))
+            return made
 
         return Relation(build, f"{name}()", self._clock, [self, other], splits=name != "union")
 
@@ -444,8 +471,10 @@ class Relation:
                 raise QueryError("distinct: on= names the columns of the key; give at least one")
         model_columns(self._whole.fields, "distinct")
 
-        def build(at: SparkColumn | None) -> Lifetimes:
-            return lifetimes.distinct(self._built(at), keys)
+        def build(at: SparkColumn | None) -> Own:
+            own = self._built(at)
+            made: Own = _driver(own).distinct(own, keys)
+            return made
 
         free = [at for at, name in enumerate(self.columns) if name not in keys] if keys else []
         shown = f"on {', '.join(keys)}" if keys else ""
@@ -475,10 +504,14 @@ class Relation:
 
     # --- answers ----------------------------------------------------------------------------------
 
-    def changelog(self) -> DataFrame:
+    def changelog(self, *, buckets: int = DEFAULT_BUCKETS, trace: str | None = None) -> DataFrame:
         """What changes when: the columns, `ts`, and `sign` (+1 a row comes, -1 one goes).
 
         If the relation has columns named `ts` or `sign`, these two are `_ts` and `_sign`.
+
+        Over streams it is a streaming DataFrame, for output mode "append". The keys of each
+        operator are spread over `buckets` groups, whose number belongs to the checkpoint. `trace`
+        names a directory in which every step leaves the rows that it holds, for tests.
 
         >>> from spark_impl import windowed
         >>> bids = spark.createDataFrame([(1, 20.0)], "ts bigint, price double")
@@ -492,6 +525,10 @@ class Relation:
         <BLANKLINE>
         """
         own = self._whole
+        if isinstance(own, Flow):
+            rows = flow.output(own, "changelog", buckets, trace)
+            times = {"ts": self._clock.to_user(F.col("ts")), "sign": F.col("sign")}
+            return self._shown(rows, times)
         scope = ["scope"] if own.scoped else []
         # To explode a constant costs next to nothing; a row of its own for each time would not.
         rows = own.df.selectExpr(
@@ -500,8 +537,11 @@ class Relation:
         time = self._clock.to_user(F.expr("IF(sign = 1, ts, ets)"))
         return self._shown(rows, {"ts": time, "sign": F.col("sign")})
 
-    def append(self) -> DataFrame:
+    def append(self, *, buckets: int = DEFAULT_BUCKETS, trace: str | None = None) -> DataFrame:
         """Of a join: each row once, with `ts` and `ets` (NULL for rows that never expire).
+
+        Over streams, a row comes out as soon as its end is certain; the options are those of
+        `changelog`.
 
         >>> from spark_impl import windowed
         >>> bids = spark.createDataFrame([(1, 7), (3, 7)], "ts bigint, id int")
@@ -524,7 +564,40 @@ class Relation:
             )
         ends = F.when(F.col("ets") < lifetimes.never(), self._clock.to_user(F.col("ets")))
         times = {"ts": self._clock.to_user(F.col("ts")), "ets": ends}
-        return self._shown(self._whole.df, times)
+        own = self._whole
+        df = flow.output(own, "append", buckets, trace) if isinstance(own, Flow) else own.df
+        return self._shown(df, times)
+
+    def foreach_snapshot(
+        self,
+        handler: Callable[[DataFrame, int], None],
+        location: str,
+        *,
+        every: int = 1,
+        buckets: int = DEFAULT_BUCKETS,
+    ) -> DataStreamWriter:
+        """Over streams: keep the answer up to date, and hand it to a function.
+
+        The answer is kept as Parquet files at `location`, to which every micro-batch applies its
+        changes exactly once, whatever fails in between. After every micro-batch, or every
+        `every`-th one, `handler(answer, batch)` gets it as a DataFrame: the answer at the last
+        instant that the watermark has closed. After a failure it may get the same one again.
+
+        This gives a writer to start, with a checkpoint of your choice:
+
+            writer = idle.foreach_snapshot(lambda answer, batch: answer.show(), "/data/idle")
+            writer.option("checkpointLocation", "/data/idle-checkpoint").start()
+        """
+        if not isinstance(self._whole, Flow):
+            raise QueryError("foreach_snapshot: goes with streaming DataFrames; use at() here")
+        if not callable(handler):
+            raise QueryError(f"foreach_snapshot: {handler!r} is not a function")
+        if isinstance(every, bool) or not isinstance(every, int) or every < 1:
+            raise QueryError(f"foreach_snapshot: every={every!r}; give a whole number from 1 on")
+        if self._whole.scoped:
+            raise QueryError("foreach_snapshot: not with a scope, which makes many answers")
+        apply = Snapshots(handler, location, every, self.columns)
+        return self.changelog(buckets=buckets).writeStream.foreachBatch(apply)
 
     def at(self, instant: int | datetime.datetime | str) -> DataFrame:
         """The answer at an instant. Only rows that are live then are looked at.
@@ -539,6 +612,7 @@ class Relation:
         (1, 0)
         """
         when = self._clock.instant(instant)
+        self._refuse_streaming("at", "the answer over streams is never complete; use changelog()")
         own = self._built(when)
         live = own.df.where((F.col("ts") <= when) & (when < F.col("ets")))
         return self._shown(live, {})
@@ -553,6 +627,7 @@ class Relation:
         >>> windowed(bids, ts="ts", range=5, null_ts="drop").null_times()
         1
         """
+        self._refuse_streaming("null_times", "count rows without a time in a query of their own")
         return sum(events.null_times() for events in self._leaves().values())
 
     def explain(self) -> None:
@@ -574,7 +649,11 @@ class Relation:
             found |= each._leaves()
         return found
 
-    def _built(self, at: SparkColumn | None) -> Lifetimes:
+    def _refuse_streaming(self, what: str, instead: str) -> None:
+        if isinstance(self._whole, Flow):
+            raise QueryError(f"{what}: {instead}")
+
+    def _built(self, at: SparkColumn | None) -> Own:
         return self._whole if at is None else self._build(at)
 
     def _shown(self, df: DataFrame, extra: Mapping[str, SparkColumn]) -> DataFrame:
@@ -598,6 +677,11 @@ class Relation:
             raise QueryError(
                 f"{what}: the other side is a {type(other).__name__}, not a relation; "
                 "use windowed(df, ...)"
+            )
+        kinds = [isinstance(side._whole, Flow) for side in (self, other)]
+        if kinds[0] != kinds[1]:
+            raise QueryError(
+                f"{what}: one side is streaming and the other is not; use one kind of input"
             )
         if self._whole.scoped != other._whole.scoped:
             raise QueryError(f"{what}: one side has a scope and the other has none")
@@ -713,9 +797,10 @@ class Grouped:
             place for place, name in enumerate(below.columns) if name in used or name in self.keys
         ]
 
-        def build(at: SparkColumn | None) -> Lifetimes:
+        def build(at: SparkColumn | None) -> Own:
             own = _only(below._built(at), wanted)
-            return lifetimes.group_by(own, self.keys, made, tuple(functions))
+            grouped: Own = _driver(own).group_by(own, self.keys, made, tuple(functions))
+            return grouped
 
         shown = ", ".join([*self.keys, *(_shown_aggregate(n, m) for n, m in aggregates.items())])
         return Relation(build, f"group_by({shown})", below._clock, [below], splits=True)
@@ -817,44 +902,55 @@ def udaf(function: Callable[[list[Any]], object], *columns: str, returns: str) -
 def _leaf(events: Events, ts: str) -> Relation:
     shown = f"{window_text(events.window)} over {ts}"
     plan = f"windowed({', '.join(events.names)}) [{shown}]"
-    return Relation(events.lifetimes, plan, events.clock, events=events)
+    return Relation(events.rows, plan, events.clock, events=events)
 
 
-def _named(own: Lifetimes, stars: bool = False) -> DataFrame:
+def _driver(own: Own) -> Any:
+    """The module whose operators work on such rows; both have the same ones."""
+    return flow if isinstance(own, Flow) else lifetimes
+
+
+def _named(own: Own, df: DataFrame | None = None, stars: bool = False) -> DataFrame:
     """The rows under the user's names; the machinery's columns under reserved ones.
 
     With `stars`, the columns are there a second time, under reserved names by position.
     """
-    extra = extra_columns(own.scoped)
     by_position = columns_of(len(own.fields))
     twice = by_position if stars else []
-    names = [*own.names, *(RESERVED + name for name in (*twice, *extra))]
-    return own.df.select(*by_position, *twice, *extra).toDF(*names)
+    names = [*own.names, *(RESERVED + name for name in (*twice, *own.extra))]
+    rows = own.df if df is None else df
+    return rows.select(*by_position, *twice, *own.extra).toDF(*names)
 
 
-def _positional(named: DataFrame, like: Lifetimes, what: str) -> Lifetimes:
-    """Rows under the user's names, back by position."""
-    extra = extra_columns(like.scoped)
-    every = named.schema.fields
-    fields = tuple(every[: len(every) - len(extra)])
+def _rewritten(
+    own: Own,
+    change: Callable[[DataFrame], DataFrame],
+    what: str,
+    stars: bool = False,
+    filters: bool = False,
+) -> Own:
+    """The rows after a change under the user's names, back by position."""
+    every = change(_named(own, stars=stars)).schema.fields
+    fields = tuple(every[: len(every) - len(own.extra)])
     for field in fields:
         if field.name.startswith(RESERVED):
             raise QueryError(f"{what}: {RESERVED}... is reserved; write all columns as '*'")
-    return replace(like, df=named.toDF(*columns_of(len(fields)), *extra), fields=fields)
+    names = [*columns_of(len(fields)), *own.extra]
+    return own.changed(lambda df: change(_named(own, df, stars)).toDF(*names), fields, filters)
 
 
-def _only(own: Lifetimes, places: Sequence[int]) -> Lifetimes:
+def _only(own: Own, places: Sequence[int]) -> Own:
     """Some of the columns; one that says nothing if there are none."""
-    extra = extra_columns(own.scoped)
-    if not places:
-        df = own.df.select(F.lit(True).alias("c0"), *extra)
-        return replace(own, df=df, fields=(T.StructField("", T.BooleanType()),))
+    extra = own.extra
     columns = [F.col(f"c{place}").alias(f"c{at}") for at, place in enumerate(places)]
-    fields = tuple(own.fields[place] for place in places)
-    return replace(own, df=own.df.select(*columns, *extra), fields=fields)
+    fields: Fields = tuple(own.fields[place] for place in places)
+    if not places:
+        columns = [F.lit(True).alias("c0")]
+        fields = (T.StructField("", T.BooleanType()),)
+    return own.changed(lambda df: df.select(*columns, *extra), fields)
 
 
-def _renamed(own: Lifetimes, names: Mapping[int, str]) -> Lifetimes:
+def _renamed(own: Own, names: Mapping[int, str]) -> Own:
     """Columns that are joined on, under the name that they have on the left."""
     fields = tuple(
         T.StructField(names[at], field.dataType, field.nullable) if at in names else field
@@ -904,18 +1000,27 @@ def _indented(text: str) -> str:
 # --- checks ---------------------------------------------------------------------------------------
 
 
-def _check_choice(label: str, given: str, known: Sequence[str]) -> None:
+def _check_choice(label: str, given: str, known: Sequence[str], what: str = "windowed") -> None:
     if given not in known:
-        raise QueryError(f"windowed: {label}={given!r}; use one of {', '.join(known)}")
+        raise QueryError(f"{what}: {label}={given!r}; use one of {', '.join(known)}")
 
 
-def _check_batch(df: object, what: str) -> None:
+def _check_frame(df: object, what: str) -> None:
     if not isinstance(df, DataFrame):
         raise QueryError(f"{what}: give a DataFrame, not a {type(df).__name__}")
-    if df.isStreaming:
-        raise QueryError(
-            f"{what}: streaming DataFrames are not supported yet; use spark.read for now"
-        )
+
+
+def _delay(df: DataFrame, given: str | int | datetime.timedelta | None, what: str) -> int:
+    """How far behind the newest row a row may come, in ticks."""
+    if given is not None and not df.isStreaming:
+        raise QueryError(f"{what}: delay= goes with streaming DataFrames")
+    try:
+        length = ticks(DEFAULT_DELAY if given is None else given)
+    except QueryError as error:
+        raise QueryError(f"{what}: delay=: {error}") from None
+    if length < 0:
+        raise QueryError(f"{what}: delay={given!r} is negative")
+    return length
 
 
 def _check_kinds(inputs: Mapping[str, object]) -> None:
@@ -926,7 +1031,7 @@ def _check_kinds(inputs: Mapping[str, object]) -> None:
             "use one kind of input"
         )
     for name, df in inputs.items():
-        _check_batch(df, f"window_join, input {name!r}")
+        _check_frame(df, f"window_join, input {name!r}")
 
 
 def _keys(

@@ -72,7 +72,7 @@ class Stage:
             own = rows if bool(mask.all()) else rows.take(pa.array(np.flatnonzero(mask)))
             # The scope of a multiplexed stage is the first column of everything.
             places = [*(["scope"] if self.scoped else []), *(f"c{place}" for place in side.columns)]
-            columns = [_plain(own.column(place)) for place in places]
+            columns = [plain_column(own.column(place)) for place in places]
             frame = plus_frame(columns, _ints(own.column("ts")), _ints(own.column("ets")))
             found[side.source.name] = Delta(frame, born if at == 0 else no_births())
         return found
@@ -80,7 +80,7 @@ class Stage:
     def _batch(self, rows: Frame) -> pa.RecordBatch:
         lead = 1 if self.scoped else 0
         columns = [
-            _typed(column, type_)
+            typed_column(column, type_)
             for column, type_ in zip(rows.columns[lead:], self.types, strict=True)
         ]
         names = [f"c{at}" for at in range(len(columns))]
@@ -177,7 +177,7 @@ def _ints(column: pa.ChunkedArray) -> Ints:
     return values
 
 
-def _plain(column: pa.ChunkedArray) -> pa.Array:
+def plain_column(column: pa.ChunkedArray) -> pa.Array:
     """A column as the kernels know it: one zero, instants without a zone, short strings."""
     array = normal_doubles(_whole(column))
     if pa.types.is_timestamp(array.type) and array.type.tz is not None:
@@ -187,7 +187,8 @@ def _plain(column: pa.ChunkedArray) -> pa.Array:
     return array
 
 
-def _typed(column: pa.Array, type_: pa.DataType) -> pa.Array:
+def typed_column(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    """A column of the kernels as Spark expects it."""
     if pa.types.is_timestamp(type_) and type_.tz is not None:
         return column.view(pa.int64()).view(type_)
     return column if column.type == type_ else column.cast(type_)

@@ -33,9 +33,14 @@ class StateError(TickproofError):
 def state_to_bytes(plan: Plan, state: PlanState) -> bytes:
     """The whole state as one Arrow IPC stream: the names of its pieces and their bytes."""
     pieces = state_to_pieces(tuple(_compacted(own) for own in state))
+    return pieces_to_bytes(pieces, _identity(plan))
+
+
+def pieces_to_bytes(pieces: Mapping[str, bytes], identity: bytes) -> bytes:
+    """Named pieces of a state, marked with the version and with what the state belongs to."""
     schema = pa.schema(
         [("piece", pa.string()), ("content", pa.large_binary())],
-        metadata={_VERSION_KEY: VERSION.encode(), _QUERY_KEY: _identity(plan)},
+        metadata={_VERSION_KEY: VERSION.encode(), _QUERY_KEY: identity},
     )
     batch = pa.record_batch(
         [pa.array(list(pieces), pa.string()), pa.array(list(pieces.values()), pa.large_binary())],
@@ -58,6 +63,11 @@ def _compacted(state: State) -> State:
 
 def state_from_bytes(plan: Plan, data: bytes) -> PlanState:
     """Undo `state_to_bytes`; refuses other versions and other queries."""
+    return state_from_pieces(plan, pieces_from_bytes(data, _identity(plan)))
+
+
+def pieces_from_bytes(data: bytes, identity: bytes) -> dict[str, bytes]:
+    """Undo `pieces_to_bytes`; refuses other versions and the state of something else."""
     try:
         with pa.ipc.open_stream(data) as reader:
             schema, table = reader.schema, reader.read_all()
@@ -70,10 +80,10 @@ def state_from_bytes(plan: Plan, data: bytes) -> PlanState:
             f"the state has version {version}, but this program reads version {VERSION}; "
             "use the program that wrote it, or start from an empty state"
         )
-    if metadata.get(_QUERY_KEY) != _identity(plan):
+    if metadata.get(_QUERY_KEY) != identity:
         raise StateError("the state belongs to another query; start from an empty state")
     names, contents = table["piece"].to_pylist(), table["content"].to_pylist()
-    return state_from_pieces(plan, dict(zip(names, contents, strict=True)))
+    return dict(zip(names, contents, strict=True))
 
 
 def state_to_pieces(
@@ -91,12 +101,12 @@ def _add(pieces: dict[str, bytes], path: str, piece: Piece, known: Mapping[str, 
     if isinstance(piece, int):
         pieces[f"{path}={piece}"] = b""
     elif isinstance(piece, Frame):
-        pieces[path] = _frame_bytes(piece)
+        pieces[path] = frame_to_bytes(piece)
     else:
-        pieces[f"{path}#{piece.next_number}"] = _frame_bytes(piece.empty)
+        pieces[f"{path}#{piece.next_number}"] = frame_to_bytes(piece.empty)
         for segment in piece.segments:
             name = f"{path}/{segment.number}"
-            pieces[name] = b"" if name in known else _frame_bytes(segment.frame)
+            pieces[name] = b"" if name in known else frame_to_bytes(segment.frame)
             if segment.start or segment.alive is not None:
                 alive = np.ones(len(segment.frame), np.bool_)
                 if segment.alive is not None:
@@ -116,9 +126,9 @@ def state_from_pieces(plan: Plan, pieces: Mapping[str, bytes]) -> PlanState:
             own[key] = int(value)
         elif "#" in rest:
             key, _, value = rest.partition("#")
-            own[key] = _store(pieces, f"{number}/{key}", int(value), _frame(content))
+            own[key] = _store(pieces, f"{number}/{key}", int(value), frame_from_bytes(content))
         elif "/" not in rest:
-            own[rest] = _frame(content)
+            own[rest] = frame_from_bytes(content)
     return tuple(made)
 
 
@@ -127,7 +137,7 @@ def _store(pieces: Mapping[str, bytes], path: str, next_number: int, empty: Fram
     for name in pieces:
         if not name.startswith(f"{path}/") or name.endswith("!"):
             continue
-        frame, alive = _frame(pieces[name]), None
+        frame, alive = frame_from_bytes(pieces[name]), None
         if f"{name}!" in pieces:
             packed = np.frombuffer(pieces[f"{name}!"], np.uint8)
             alive = np.unpackbits(packed, count=len(frame)).astype(np.bool_)
@@ -135,7 +145,8 @@ def _store(pieces: Mapping[str, bytes], path: str, next_number: int, empty: Fram
     return Store(empty, tuple(segments), next_number)
 
 
-def _frame_bytes(frame: Frame) -> bytes:
+def frame_to_bytes(frame: Frame) -> bytes:
+    """A frame as an Arrow IPC stream of one batch."""
     fields = [pa.field(f"c{at}", column.type) for at, column in enumerate(frame.columns)]
     arrays = list(frame.columns)
     for name, values in frame.numbers.items():
@@ -147,7 +158,8 @@ def _frame_bytes(frame: Frame) -> bytes:
     return _ipc(pa.RecordBatch.from_arrays(arrays, schema=schema))
 
 
-def _frame(content: bytes) -> Frame:
+def frame_from_bytes(content: bytes) -> Frame:
+    """Undo `frame_to_bytes`."""
     with pa.ipc.open_stream(content) as reader:
         batch = reader.read_next_batch()
     columns, numbers = [], {}

@@ -70,5 +70,5 @@ def test_wrong_calls_are_refused_when_they_are_made(session: SparkSession) -> No
         made.distinct(on="k").where("v > 1")
     with pytest.raises(QueryError, match="join: the other side is a DataFrame"):
         made.join(frame, on="k")  # type: ignore[arg-type]
-    with pytest.raises(QueryError, match="streaming DataFrames are not supported yet"):
-        windowed(session.readStream.format("rate").load(), "timestamp", range=5)
+    with pytest.raises(QueryError, match="one side is streaming and the other is not"):
+        made.union(windowed(session.readStream.format("rate").load(), "timestamp", range=5))

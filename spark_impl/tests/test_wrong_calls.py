@@ -40,11 +40,9 @@ class World:
         self.open: Any = self.plain.distinct(on="k")
 
 
-def near(
-    w: World, within: Any = None, inputs: Any = None, on: Any = "k", algorithm: str = "auto"
-) -> object:
+def near(w: World, within: Any = None, inputs: Any = None, on: Any = "k", **options: Any) -> object:
     return window_join(
-        inputs or {"a": w.df, "b": w.df}, on=on, ts="ts", within=within or {}, algorithm=algorithm
+        inputs or {"a": w.df, "b": w.df}, on=on, ts="ts", within=within or {}, **options
     )
 
 
@@ -122,9 +120,41 @@ WRONG: dict[str, tuple[Callable[[World], object], str]] = {
     ),
     "scope of text": (lambda w: windowed(w.df, "ts", range=5, scope="s"), "scope 's' is a string"),
     "not a DataFrame": (lambda w: windowed(w.r, "ts", range=5), "give a DataFrame, not a Relation"),
-    "streaming": (
-        lambda w: windowed(w.stream, "ts", range=5),
-        "streaming DataFrames are not supported yet",
+    "streaming with batch": (
+        lambda w: windowed(w.stream, "ts", range=5).union(w.plain),
+        "union: one side is streaming and the other is not",
+    ),
+    "a watermark of one's own": (
+        lambda w: windowed(w.stream.withWatermark("ts", "1 second"), "ts", range=5),
+        "the DataFrame has a watermark already",
+    ),
+    "the answer over streams": (
+        lambda w: windowed(w.stream, "ts", range=5).at(3),
+        "at: the answer over streams is never complete",
+    ),
+    "null times of streams": (
+        lambda w: windowed(w.stream, "ts", range=5).null_times(),
+        "null_times: count rows without a time in a query of their own",
+    ),
+    "delay in batch": (
+        lambda w: windowed(w.df, "ts", range=5, delay="1 s"),
+        "delay= goes with streaming DataFrames",
+    ),
+    "delay of months": (
+        lambda w: windowed(w.stream, "ts", range=5, delay="1 month"),
+        "delay=: duration '1 month'",
+    ),
+    "delay below zero": (
+        lambda w: windowed(w.stream, "ts", range=5, delay="-1 s"),
+        "delay='-1 s' is negative",
+    ),
+    "late in a window join": (
+        lambda w: near(w, late="keep"),
+        "window_join: late='keep'; use one of drop, error",
+    ),
+    "state elsewhere than in RocksDB": (
+        lambda w: windowed(w.stream, "ts", range=5).changelog(),
+        "streaming queries keep their state in RocksDB",
     ),
     "batch and streaming": (
         lambda w: near(w, inputs={"a": w.df, "b": w.stream}),

@@ -1,0 +1,392 @@
+"""The public Spark operators over streams as an adapter: many cases of one query in one run.
+
+A case is a scope, as in batch, and all cases share the steps and the watermarks of one streaming
+query (see `stretch`). Each step is a file for each stream, and a micro-batch reads one file of
+each. A case of its own, which nobody judges, has the rows that make the watermarks.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from conformance.adapter import Claims
+from conformance.run import Failure, Run, StepReport
+from conformance.spark_engines import (
+    events_schema,
+    events_table,
+    local_session,
+    positional_table,
+    translated,
+)
+from conformance.stretch import Schedule, Stretch, schedule
+from conformance.versions import installed_version
+from reference.case import AppendRow, Case, Change
+from reference.clock import MAX_TIME, NEVER
+from reference.expressions import Col
+from reference.oracle import Tuples
+from reference.query import Join, Project, Query, Select, Source, Union, Windowed, WindowJoin
+from reference.sql import python_rows
+from reference.streams import Stream, StreamTuple
+from reference.windows import Rows, Unbounded
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from spark_impl.streaming.trace import TracedRows
+
+SETTINGS = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    # Small state, and many queries: one task for each stage.
+    "spark.sql.shuffle.partitions": "1",
+    # A micro-batch is a step of the cases. Without data there is none.
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.streaming.metricsEnabled": "false",
+}
+BUCKETS = 2
+
+
+class SparkStreaming:
+    """The public operators over streaming DataFrames."""
+
+    name = "spark-streaming"
+    claims = Claims(levels=frozenset({"final", "prompt", "lean", "durable"}), punctuations=False)
+
+    def __init__(self, session: SparkSession | None = None) -> None:
+        from pyspark.sql import SparkSession
+
+        # A session that was there before is someone else's to stop, and to set up.
+        self.owned = session is None and SparkSession.getActiveSession() is None
+        self.base = session or local_session()
+        self.session = self.base.newSession()
+        for name, value in SETTINGS.items():
+            self.session.conf.set(name, value)
+
+    def run(self, cases: Sequence[Case]) -> Iterator[Run | Failure]:
+        for _, group in groupby(cases, key=lambda case: (case.query, case.output)):
+            yield from self._together(list(group))
+
+    def _together(self, cases: Sequence[Case]) -> Iterator[Run | Failure]:
+        try:
+            plain = self.runs(cases)
+            again = self.runs(cases, restarts=True) if any(c.restarts for c in cases) else plain
+        except Exception as error:
+            why = f"{type(error).__name__}: {str(error).strip()[:2000]}"
+            yield from (Failure(why) for _ in cases)
+            return
+        for case, steps, restarted in zip(cases, plain, again, strict=True):
+            after = (Run(restarted, "step"),) if case.restarts else ()
+            yield Run(steps, "step", after)
+
+    def runs(self, cases: Sequence[Case], restarts: bool = False) -> list[list[StepReport]]:
+        """The steps of all cases, from one streaming query; with restarts, after every step."""
+        with tempfile.TemporaryDirectory(prefix="tickproof-") as directory:
+            return _StreamRun(self.session, cases, Path(directory)).steps(restarts)
+
+    def changelogs(self, query: Query, cases: Sequence[Tuples]) -> pa.Table:
+        made = [
+            Case({s.name: Stream(s.columns, tuple(own[s.name])) for s in query.sources}, query)
+            for own in cases
+        ]
+        numbers: list[int] = []
+        changes: list[Change] = []
+        for number, steps in enumerate(self.runs(made)):
+            for step in steps:
+                numbers += [number] * len(step.changes)
+                changes += step.changes
+        columns = [pa.array(numbers, pa.int64()), pa.array([c.ts for c in changes], pa.int64())]
+        columns += [
+            pa.array([c.row[at] for c in changes], column.type.arrow)
+            for at, column in enumerate(query.columns)
+        ]
+        columns.append(pa.array([c.sign for c in changes], pa.int64()))
+        names = ["c", "t", *(f"x{at}" for at in range(len(query.columns))), "n"]
+        return pa.Table.from_arrays(columns, names)
+
+    def versions(self) -> Mapping[str, str]:
+        return {name: installed_version(name) for name in ("pyspark", "pyarrow")}
+
+    def close(self) -> None:
+        if self.owned:
+            self.base.stop()
+
+
+@dataclass
+class _Step:
+    """What one micro-batch left."""
+
+    rows: pa.Table
+    held: list[TracedRows]
+    watermark: int | None = None
+
+
+@dataclass
+class _StreamRun:
+    session: SparkSession
+    cases: Sequence[Case]
+    directory: Path
+    batches: dict[int, _Step] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.query: Query = self.cases[0].query
+        self.output = self.cases[0].output
+        self.stretch = Stretch.of(self.query)
+        self.schedule: Schedule = schedule(self.cases, self.stretch)
+        self.arriving = [list(case.arrivals()) for case in self.cases]
+
+    def steps(self, restarts: bool) -> list[list[StepReport]]:
+        number = len(self.schedule.watermarks)
+        for source in self.query.sources:
+            (self.directory / source.name).mkdir()
+        if restarts:
+            for step in range(number):
+                self._feed(step)
+                self._execute()
+        else:
+            for step in range(number):
+                self._feed(step)
+            self._execute()
+        if sorted(self.batches) != list(range(number)):
+            raise RuntimeError(f"{number} steps ran as the micro-batches {sorted(self.batches)}")
+        return self._reports()
+
+    # --- feeding ----------------------------------------------------------------------------------
+
+    def _feed(self, step: int) -> None:
+        """One file for each stream."""
+        for source in self.query.sources:
+            tuples: list[Tuples] = [
+                {source.name: self._moved(number, own, step, source)}
+                for number, own in enumerate(self.arriving)
+            ]
+            time = self.schedule.watermarks[step] + self.schedule.delay
+            tuples.append({source.name: [StreamTuple(time, (None,) * len(source.columns))]})
+            path = self.directory / source.name / f"{step:03}.parquet"
+            hidden = path.with_name(f".{path.name}")
+            pq.write_table(events_table(source, tuples), hidden)
+            # Spark reads files in the order of their age.
+            os.utime(hidden, (1_000_000 + step, 1_000_000 + step))
+            hidden.rename(path)
+
+    def _moved(
+        self, number: int, arriving: Sequence[Mapping[str, Any]], step: int, source: Source
+    ) -> list[StreamTuple]:
+        if step >= len(arriving):
+            return []
+        origin = self.schedule.origins[number]
+        return [
+            StreamTuple(self.stretch.there(element.ts, origin), element.row)
+            for element in arriving[step].get(source.name, ())
+            if isinstance(element, StreamTuple)
+        ]
+
+    # --- running ----------------------------------------------------------------------------------
+
+    def _execute(self) -> None:
+        """Run until all files are read; a new query each time, as after a restart."""
+        from spark_impl.streaming.progress import Progress
+        from spark_impl.streaming.trace import read_trace
+
+        trace = self.directory / "trace"
+        frames = {
+            source.name: self.session.readStream.schema(events_schema(source))
+            .option("maxFilesPerTrigger", 1)
+            .parquet(str(self.directory / source.name))
+            for source in self.query.sources
+        }
+        relation = translated(
+            self.query, frames, length_of=self.stretch.length, delay=self.schedule.delay
+        )
+        make = relation.append if self.output == "append" else relation.changelog
+        shown = make(buckets=BUCKETS, trace=str(trace))
+
+        def sink(batch: DataFrame, number: int) -> None:
+            # Collecting runs the micro-batch, and then the trace is complete.
+            rows = positional_table(self.query, batch)
+            self.batches[number] = _Step(rows, read_trace(trace))
+
+        running = (
+            shown.writeStream.foreachBatch(sink)
+            .option("checkpointLocation", str(self.directory / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        try:
+            running.awaitTermination()
+        finally:
+            running.stop()
+        for progress in map(Progress.of, running.recentProgress):
+            if progress.batch in self.batches:
+                self.batches[progress.batch].watermark = progress.closed
+
+    # --- reporting --------------------------------------------------------------------------------
+
+    def _reports(self) -> list[list[StepReport]]:
+        held = _Holdings(self)
+        found: list[list[StepReport]] = [[] for _ in self.cases]
+        for step in range(len(self.schedule.watermarks)):
+            batch = self.batches[step]
+            entries = self._entries(batch.rows)
+            holdings = held.after(step, batch.held)
+            for number, own in enumerate(found):
+                origin = self.schedule.origins[number]
+                closed = None
+                if batch.watermark is not None:
+                    closed = self.stretch.back_watermark(batch.watermark, origin)
+                made = entries[number]
+                own.append(
+                    StepReport(
+                        [entry for entry in made if isinstance(entry, Change)],
+                        [entry for entry in made if isinstance(entry, AppendRow)],
+                        closed,
+                        (),
+                        holdings[number],
+                    )
+                )
+        return found
+
+    def _entries(self, table: pa.Table) -> Mapping[int, list[Change | AppendRow]]:
+        rows = python_rows(table, self.query.columns, 3)
+        heads = (table.column(at).to_pylist() for at in range(3))
+        found: dict[int, list[Change | AppendRow]] = defaultdict(list)
+        for (number, time, second), row in zip(zip(*heads, strict=True), rows, strict=True):
+            if number >= len(self.cases):
+                continue
+            origin = self.schedule.origins[number]
+            ts = self.stretch.back(time, origin)
+            if self.output == "append":
+                ets = NEVER if second is None else self.stretch.back(second, origin)
+                found[number].append(AppendRow(ts, ets if ets <= MAX_TIME else NEVER, row))
+            elif ts <= MAX_TIME:
+                found[number].append(Change(ts, second, row))
+        return found
+
+
+# --- what is held ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    """Rows that are tuples of a stream: which leaf's, and what became of its columns."""
+
+    windowed: Windowed
+    names: Mapping[str, str]
+    """By name of a column here, the name in the stream."""
+
+
+Branches = list[_Leaf | None]
+"""Where the rows of a part of the query come from; None for rows that an operator made."""
+
+
+class _Holdings:
+    """From the rows in the state of each stage to the tuples of the cases."""
+
+    def __init__(self, run: _StreamRun) -> None:
+        self.run = run
+        self.stages: list[Branches] = []
+        top = self._branches(run.query)
+        # A stream under no operator of its own is a stage, too.
+        self.stages += [[leaf] for leaf in top if leaf is not None and not _is_rows(leaf.windowed)]
+        self.arrived: list[dict[str, list[StreamTuple]]] = [
+            {source.name: [] for source in run.query.sources} for _ in run.cases
+        ]
+
+    def _branches(self, query: Query) -> Branches:
+        """As the driver cuts the query into stages, inputs first."""
+        match query:
+            case Windowed(source, window):
+                leaf = _Leaf(query, {column.name: column.name for column in source.columns})
+                if isinstance(window, Rows):
+                    self.stages.append([leaf])
+                return [leaf]
+            case Select(below, _):
+                return self._branches(below)
+            case Project(below, items):
+                return [_projected(leaf, items) for leaf in self._branches(below)]
+            case Union(left, right):
+                return self._branches(left) + self._branches(right)
+            case Join(inputs, _, _):
+                so_far = self._branches(inputs[0])
+                for below in inputs[1:]:
+                    self.stages.append(so_far + self._branches(below))
+                    so_far = [None]
+                return so_far
+            case WindowJoin():
+                leaves = [Windowed(source, Unbounded()) for _, source in query.inputs]
+                self.stages.append([own for leaf in leaves for own in self._branches(leaf)])
+                return [None]
+            case _:
+                self.stages.append([b for below in query.children for b in self._branches(below)])
+                return [None]
+
+    def after(self, step: int, traced: Sequence[TracedRows]) -> list[dict[str, list[StreamTuple]]]:
+        """By case and stream, the tuples that are held after a step."""
+        from spark_impl.inprocess import merged
+
+        run = self.run
+        for own, arriving in zip(self.arrived, run.arriving, strict=True):
+            if step < len(arriving):
+                for name, elements in arriving[step].items():
+                    own.get(name, []).extend(e for e in elements if isinstance(e, StreamTuple))
+        bags: dict[tuple[int, Windowed], list[Counter[tuple[int, Any]]]] = defaultdict(list)
+        for rows in traced:
+            leaf = None
+            if rows.input is not None:
+                inputs = self.stages[int(rows.stage.partition(" ")[0]) - 1]
+                leaf = inputs[rows.input] if rows.input < len(inputs) else None
+            if leaf is not None:
+                for number, bag in self._bags(rows, leaf).items():
+                    bags[number, leaf.windowed].append(bag)
+        found: list[dict[str, list[StreamTuple]]] = [
+            {source.name: [] for source in run.query.sources} for _ in run.cases
+        ]
+        for (number, windowed), holders in bags.items():
+            name = windowed.source.name
+            whole = merged(holders, self.arrived[number][name])
+            found[number][name] += [StreamTuple(*held) for held in whole.elements()]
+        return found
+
+    def _bags(self, traced: TracedRows, leaf: _Leaf) -> dict[int, Counter[tuple[int, Any]]]:
+        from spark_impl.convert import cases_of, python_values
+
+        rows, run = traced.rows, self.run
+        places = {leaf.names[n]: at for n, at in traced.places.items() if n in leaf.names}
+        lists: list[list[Any]] = []
+        for column in leaf.windowed.source.columns:
+            at = places.get(column.name)
+            if at is None:
+                lists.append([...] * len(rows))
+            else:
+                lists.append(python_values(rows.columns[at], column))
+        found: dict[int, Counter[tuple[int, Any]]] = defaultdict(Counter)
+        made = zip(cases_of(rows, 1), rows["ts"].tolist(), zip(*lists, strict=True), strict=True)
+        for number, time, row in made:
+            if number < len(run.cases):
+                found[number][run.stretch.back(time, run.schedule.origins[number]), row] += 1
+        return found
+
+
+def _is_rows(windowed: Windowed) -> bool:
+    return isinstance(windowed.window, Rows)
+
+
+def _projected(leaf: _Leaf | None, items: Sequence[tuple[str, object]]) -> _Leaf | None:
+    if leaf is None:
+        return None
+    names = {
+        name: leaf.names[expr.name]
+        for name, expr in items
+        if isinstance(expr, Col) and expr.name in leaf.names
+    }
+    return replace(leaf, names=names)

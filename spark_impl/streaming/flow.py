@@ -1,0 +1,426 @@
+"""Relations over streams: the streaming driver's side of the public operators.
+
+A `Flow` is what `Lifetimes` is in batch, with the same operators over it, but its rows are messages
+(see `spark_impl.frame`): the user's columns by position, `ts`, `ets` and `sign`. A flow has one or
+more branches, which make up its rows together. A branch is a stream of tuples that no stage has
+seen yet, or the output of a stage; selections and projections are Spark's own, in between.
+
+What the last stages send depends on what the user asks for: a changelog or append rows. As both
+are made row by row, selections and projections above a stage may work on either.
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from reference.aggregates import Aggregate, UserFunction
+from reference.errors import QueryError
+from reference.expressions import lit
+from reference.query import Distinct, Intersect, Join, Minus, Query, WindowJoin, Within
+from reference.windows import Rows, Unbounded, Window
+from spark_impl.lifetimes import (
+    Fields,
+    Layout,
+    grouping,
+    joined_fields,
+    keyed_layout,
+    layout_leaves,
+    layout_sources,
+    part_places,
+    part_types,
+    shared_layout,
+)
+from spark_impl.sparktypes import arrow_type, flattened, parts, rebuilt
+from spark_impl.streaming.buckets import DEFAULT_BUCKETS, labels
+from spark_impl.streaming.processor import STEPPED, StageProcessor
+from spark_impl.streaming.stageplan import DELTA, Input, StageSpec
+from spark_impl.streaming.wire import PACKED, Packer, Unpacker
+
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
+
+LONG = T.LongType()
+
+_stream_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """What holds for all stages of a query while it is put together."""
+
+    session: SparkSession
+    buckets: int = DEFAULT_BUCKETS
+    trace: str | None = None
+    numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Part of the rows of a flow."""
+
+    rows: Callable[[Wiring, str], DataFrame]
+    """Makes them, given what the last stage shall send."""
+    window: Window | None = None
+    """Of a stream that no stage has seen."""
+    late: str = "drop"
+    label: str = ""
+    stream: int = 0
+    """The number of that stream."""
+    whole: bool = True
+    """Whether every tuple of the stream is still there."""
+    retracts: bool = False
+    exact_starts: bool = False
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A relation over streams."""
+
+    session: SparkSession
+    branches: tuple[Branch, ...]
+    fields: Fields
+    scoped: bool
+    streams: tuple[Branch, ...]
+    """The streams below, as they came: of their rows only `ts` and `scope` count."""
+    how: str = ""
+
+    @property
+    def names(self) -> list[str]:
+        return [field_.name for field_ in self.fields]
+
+    @property
+    def extra(self) -> list[str]:
+        """The columns of the machinery."""
+        return ["ts", "ets", "sign", *(["scope"] if self.scoped else [])]
+
+    @property
+    def df(self) -> DataFrame:
+        """No rows, but the columns: to find out what Spark says to an expression."""
+        made = [T.StructField(f"c{at}", own.dataType) for at, own in enumerate(self.fields)]
+        made += [T.StructField(name, _EXTRA_TYPES[name]) for name in self.extra]
+        return self.session.createDataFrame([], T.StructType(made))
+
+    def place(self, name: str) -> int:
+        """The position of a column that is known to be there once."""
+        return self.names.index(name)
+
+    def changed(
+        self, change: Callable[[DataFrame], DataFrame], fields: Fields, filters: bool = False
+    ) -> Flow:
+        """The rows after a change of each by itself; `fields` are the columns it leaves."""
+        branches = tuple(
+            replace(
+                own,
+                rows=_changed(own.rows, change),
+                whole=own.whole and not filters,
+            )
+            for own in self.branches
+        )
+        return replace(self, branches=branches, fields=fields, how="")
+
+
+_EXTRA_TYPES: dict[str, T.DataType] = {
+    "ts": LONG,
+    "ets": LONG,
+    "sign": T.IntegerType(),
+    "scope": LONG,
+}
+
+
+def _changed(
+    rows: Callable[[Wiring, str], DataFrame], change: Callable[[DataFrame], DataFrame]
+) -> Callable[[Wiring, str], DataFrame]:
+    return lambda wiring, output: change(rows(wiring, output))
+
+
+# --- streams --------------------------------------------------------------------------------------
+
+
+def stream(
+    df: DataFrame, fields: Fields, scoped: bool, window: Window, late: str, label: str
+) -> Flow:
+    """A stream of tuples seen through a window; `df` has c0, c1, ..., ts, ets, sign, scope."""
+    own = Branch(lambda wiring, output: df, window, late, label, next(_stream_numbers))
+    flow = Flow(df.sparkSession, (own,), fields, scoped, (own,))
+    if not isinstance(window, Rows):
+        return flow
+    layout = shared_layout([flow])
+    keys = part_places(flow, window.partition_by)
+    ties = part_places(flow, window.order_by)
+    by_place = Rows(window.count, tuple(f"c{at}" for at in keys), tuple(f"c{at}" for at in ties))
+    placed = replace(flow, branches=(replace(own, window=by_place),))
+    query = layout_leaves(layout)[0]
+    return _stage([placed], layout, query, [keys], fields, "rows window")
+
+
+# --- stages ---------------------------------------------------------------------------------------
+
+
+def _stage(
+    sides: Sequence[Flow],
+    layout: Layout,
+    query: Query,
+    keys: Sequence[Sequence[int] | None],
+    fields: Fields,
+    label: str,
+    *,
+    functions: tuple[UserFunction, ...] = (),
+    with_births: bool = False,
+) -> Flow:
+    """Run one operator over the sides; `keys` has the parts by which rows of a side meet."""
+    session, scoped = sides[0].session, sides[0].scoped
+    streams = _each_once(own for side in sides for own in side.streams)
+    inputs: list[Input] = []
+    sent: list[tuple[Branch, Sequence[int] | None, Fields]] = []
+    for number, side in enumerate(sides):
+        models = tuple(layout.models[place] for place in layout.sides[number])
+        for branch in side.branches:
+            telling = with_births and branch.window is not None and branch.whole
+            inputs.append(
+                Input(
+                    number,
+                    models,
+                    branch.window,
+                    branch.late,
+                    branch.retracts,
+                    branch.exact_starts,
+                    "rows" if telling else "",
+                    branch.label,
+                    tuple(own.name for own in side.fields),
+                )
+            )
+            sent.append((branch, keys[number], side.fields))
+    if with_births:
+        told = {own.stream for own, _, _ in sent if own.window is not None and own.whole}
+        for branch in streams:
+            if branch.stream not in told:
+                inputs.append(Input(0, (), Unbounded(), "drop", births="only", label=branch.label))
+                sent.append((branch, None, ()))
+    spec = StageSpec(query, tuple(inputs), DELTA, scoped, functions)
+    top = spec.plan().top
+
+    def rows(wiring: Wiring, output: str) -> DataFrame:
+        packed = [
+            _packed(wiring, number, branch.rows(wiring, DELTA), own, places, columns, scoped)
+            for number, (own, (branch, places, columns)) in enumerate(
+                zip(inputs, sent, strict=True)
+            )
+        ]
+        numbered = replace(
+            spec,
+            output=output,
+            buckets=wiring.buckets,
+            label=f"{next(wiring.numbers)} {label}",
+        )
+        return _run(wiring, numbered, reduce(DataFrame.unionAll, packed), fields)
+
+    how = "columnar step function" + ("" if any(keys) else " in one bucket, for want of keys")
+    made = Branch(rows, retracts=top.retracts, exact_starts=top.exact_starts)
+    return Flow(session, (made,), fields, scoped, streams, how)
+
+
+def _each_once(branches: Iterator[Branch]) -> tuple[Branch, ...]:
+    return tuple({own.stream: own for own in branches}.values())
+
+
+def _packed(
+    wiring: Wiring,
+    number: int,
+    df: DataFrame,
+    own: Input,
+    keys: Sequence[int] | None,
+    fields: Fields,
+    scoped: bool,
+) -> DataFrame:
+    """The rows of one input as blobs."""
+    numbers = ("ts",) if own.is_stream else ("ts", "ets", "sign")
+    taken = [
+        flattened(F.col(f"c{at}"), part)
+        for at, field_ in enumerate(fields)
+        for part in parts(field_.name, field_.dataType)
+    ]
+    columns = [
+        column.cast(type_).alias(f"p{at}")
+        for at, (column, type_) in enumerate(zip(taken, part_types(fields), strict=True))
+    ]
+    scope = ["scope"] if scoped else []
+    packer = Packer(
+        number,
+        len(columns),
+        None if keys is None else tuple(keys),
+        numbers,
+        scoped,
+        wiring.buckets,
+    )
+    return df.select(*columns, *numbers, *scope).mapInArrow(packer, PACKED)
+
+
+def _run(wiring: Wiring, spec: StageSpec, packed: DataFrame, fields: Fields) -> DataFrame:
+    """The stage itself; gives its rows under the names of a flow."""
+    session = wiring.session
+    every = session.createDataFrame([(label,) for label in labels(wiring.buckets)], "bucket int")
+    processor = StageProcessor(spec, uuid.uuid4().hex, wiring.trace)
+    stepped = packed.groupBy("bucket").transformWithState(
+        processor, STEPPED, "Append", "EventTime", initialState=every.groupBy("bucket")
+    )
+    watched = stepped.observe(
+        f"tickproof {spec.label}",
+        F.coalesce(F.sum("held"), F.lit(0)).alias("held"),
+        F.coalesce(F.sum("late"), F.lit(0)).alias("late"),
+        F.count("bucket").alias("buckets"),
+    )
+    types = part_types(fields)
+    schema = T.StructType(
+        [T.StructField(f"p{at}", type_) for at, type_ in enumerate(types)]
+        + [T.StructField(name, _EXTRA_TYPES[name]) for name in ("ts", "ets", "sign")]
+        + ([T.StructField("scope", LONG)] if spec.scoped else [])
+    )
+    unpacker = Unpacker(tuple(arrow_type(type_) for type_ in types), spec.scoped)
+    made = watched.mapInArrow(unpacker, schema)
+    pieces = iter([F.col(f"p{at}") for at in range(len(types))])
+    columns = [rebuilt(own.dataType, pieces).alias(f"c{at}") for at, own in enumerate(fields)]
+    return made.select(*columns, "ts", "ets", "sign", *(["scope"] if spec.scoped else []))
+
+
+# --- operators ------------------------------------------------------------------------------------
+
+
+def minus(left: Flow, right: Flow) -> Flow:
+    """EXCEPT ALL."""
+    layout = shared_layout([left, right])
+    every = range(len(layout.models))
+    query = Minus(*layout_leaves(layout))
+    return _stage([left, right], layout, query, [every, every], left.fields, "minus")
+
+
+def intersect(left: Flow, right: Flow) -> Flow:
+    """INTERSECT ALL."""
+    layout = shared_layout([left, right])
+    every = range(len(layout.models))
+    query = Intersect(*layout_leaves(layout))
+    return _stage([left, right], layout, query, [every, every], left.fields, "intersect")
+
+
+def union(left: Flow, right: Flow) -> Flow:
+    """UNION ALL."""
+    return replace(
+        left,
+        branches=left.branches + right.branches,
+        streams=_each_once(iter(left.streams + right.streams)),
+        how="",
+    )
+
+
+def distinct(own: Flow, on: Sequence[str]) -> Flow:
+    """One of each row, or one row for each key."""
+    layout = shared_layout([own])
+    places = part_places(own, on) if on else list(range(len(layout.models)))
+    query = Distinct(layout_leaves(layout)[0], tuple(f"c{place}" for place in places) if on else ())
+    return _stage([own], layout, query, [places], own.fields, "distinct")
+
+
+def join(left: Flow, right: Flow, on: Sequence[str]) -> Flow:
+    """All pairs that agree on the `on` columns and live at one time."""
+    layout = keyed_layout([left, right], on)
+    places = [part_places(side, on) for side in (left, right)]
+    keys = [layout.sides[0][place] for place in places[0]]
+    every = None if on else lit(True)
+    query = Join(tuple(layout_leaves(layout)), tuple(f"c{place}" for place in keys), every)
+    fields = joined_fields([left, right], on)
+    return _stage([left, right], layout, query, places, fields, "join")
+
+
+def window_join(
+    inputs: Mapping[str, Flow],
+    within: Sequence[Within],
+    on: Sequence[str],
+    directed: bool,
+) -> Flow:
+    """Combinations whose times are close enough, pair by pair."""
+    own = list(inputs.values())
+    layout = keyed_layout(own, on)
+    places = [part_places(side, on) for side in own]
+    keys = tuple(f"c{layout.sides[0][place]}" for place in places[0])
+    named = tuple(zip(inputs, layout_sources(layout), strict=True))
+    query = WindowJoin(named, tuple(within), keys, None, directed)
+    return _stage(own, layout, query, places, joined_fields(own, on), "window join")
+
+
+def group_by(
+    own: Flow,
+    keys: Sequence[str],
+    aggregates: Sequence[Aggregate],
+    functions: tuple[UserFunction, ...],
+) -> Flow:
+    """One row for each group; without keys one row from the first instant of the input on."""
+    layout, query, places, fields = grouping(own, keys, aggregates)
+    return _stage(
+        [own],
+        layout,
+        query,
+        [places],
+        fields,
+        "group by",
+        functions=functions,
+        with_births=not keys,
+    )
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+
+def output(
+    own: Flow, kind: str, buckets: int = DEFAULT_BUCKETS, trace: str | None = None
+) -> DataFrame:
+    """The rows of the whole query, as a changelog (`ts`, `sign`) or append rows (`ts`, `ets`)."""
+    _check_settings(own.session)
+    if isinstance(buckets, bool) or not isinstance(buckets, int) or buckets < 1:
+        raise QueryError(f"buckets={buckets!r}: give a whole number from 1 on")
+    wiring = Wiring(own.session, buckets, trace)
+    made = []
+    # Stages are numbered as they are made: those below first, then bare windows.
+    for branch in sorted(own.branches, key=lambda each: each.window is not None):
+        last = own if branch.window is None else _windows(own, branch)
+        made.append((branch if branch.window is None else last.branches[0]).rows(wiring, kind))
+    return reduce(DataFrame.unionAll, made)
+
+
+def _windows(own: Flow, branch: Branch) -> Flow:
+    """A stage that only lets rows come and go, for a stream under no other operator."""
+    alone = replace(own, branches=(branch,))
+    layout = shared_layout([alone])
+    every = range(len(layout.models))
+    return _stage([alone], layout, layout_leaves(layout)[0], [every], own.fields, "window")
+
+
+def use_rocksdb(spark: SparkSession) -> None:
+    """Keep the state of this session's streaming queries in RocksDB, written as changes.
+
+    These are plain settings of Spark's, set for the session: the state store's provider, and that a
+    checkpoint gets what has changed, and not whole files of the database.
+    """
+    spark.conf.set(PROVIDER, ROCKSDB)
+    spark.conf.set("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
+
+
+def _check_settings(session: SparkSession) -> None:
+    provider = str(session.conf.get(PROVIDER, ""))
+    if "RocksDB" not in provider:
+        raise QueryError(
+            "streaming queries keep their state in RocksDB; call spark_impl.use_rocksdb(spark), "
+            f"or set {PROVIDER} to {ROCKSDB}"
+        )
+    if str(session.conf.get(POLICY, "min")).lower() != "min":
+        raise QueryError(
+            f"{POLICY} is not 'min': a watermark that follows the fastest input would call the "
+            "rows of the others late; set it to 'min'"
+        )

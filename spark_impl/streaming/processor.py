@@ -1,0 +1,124 @@
+"""A stage inside transformWithState: one step for each bucket and micro-batch.
+
+Spark calls a bucket when rows arrive for it, and when its timer is due. In both cases the bucket
+takes one step that closes time up to the current watermark. It always has a timer at the next
+millisecond that a watermark can reach, so that every bucket follows every watermark, whether or
+not anything arrives; hence the watermark that a bucket remembers is the one that the query had
+announced before this micro-batch, which is what decides whether a row is late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from spark_impl.frame import Frame, concat
+from spark_impl.horizon import Horizon
+from spark_impl.plan import PlanState
+from spark_impl.state import frame_from_bytes, frame_to_bytes
+from spark_impl.streaming.carrier import closed_by
+from spark_impl.streaming.memory import Clock, Memory, next_due, rows_held
+from spark_impl.streaming.stageplan import StageSpec, StreamPlan, on_time
+from spark_impl.streaming.trace import write_trace
+
+STEPPED: Final = "bucket int, rows binary, held bigint, late bigint"
+"""What a step of a bucket sends: its output, and what the metrics count."""
+
+
+class StageProcessor(StatefulProcessor):
+    """One stage of a query."""
+
+    def __init__(self, spec: StageSpec, name: str, trace: str | None = None) -> None:
+        self.spec = spec
+        self.name = name
+        """Its own among all stages of all queries."""
+        self.trace = trace
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Called by Spark at the start of a task."""
+        self._handle = handle
+        self._memory = Memory(handle, self.name, self.spec.identity)
+        self._closed: dict[object, int | None] = {}
+
+    def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:  # noqa: N802, N803
+        """Called in the first micro-batch: wake every bucket up, those without rows too."""
+        self._set_timer(Clock(), 1)
+        self._memory.set_clock(Clock(timer=1))
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+        """Called when rows arrived."""
+        blobs: dict[int, list[Frame]] = {}
+        for row in rows:
+            if row.rows is not None:
+                blobs.setdefault(row.input, []).append(frame_from_bytes(bytes(row.rows)))
+        arrivals = {number: concat(frames) for number, frames in blobs.items()}
+        return self._step(key, arrivals, timerValues.getCurrentWatermarkInMs(), woken=False)
+
+    def handleExpiredTimer(  # noqa: N802
+        self,
+        key: Any,
+        timerValues: Any,  # noqa: N803
+        expiredTimerInfo: Any,  # noqa: N803
+    ) -> Iterator[Row]:
+        """Called when the watermark has moved."""
+        return self._step(key, {}, timerValues.getCurrentWatermarkInMs(), woken=True)
+
+    def _step(
+        self, key: Any, arrivals: Mapping[int, Frame], watermark: int, woken: bool
+    ) -> Iterator[Row]:
+        clock = self._memory.clock()
+        if woken and clock.watermark >= watermark:
+            return iter(())
+        # Spark may hand in the rows of a bucket in several portions: late is what was late before.
+        closed = self._closed.setdefault(key, closed_by(clock.watermark))
+        plan = _plan(self.name, self.spec)
+        state = self._memory.state(key, clock, plan)
+        limit = closed_by(watermark)
+        taken = {n: on_time(self.spec.inputs[n], rows, closed) for n, rows in arrivals.items()}
+        late = sum(map(len, arrivals.values())) - sum(map(len, taken.values()))
+        blob = None
+        if any(map(len, taken.values())) or _is_due(state, limit, clock):
+            state, delta = plan.take(state, taken, Horizon.at(limit))
+            clock = replace(clock, token=self._memory.keep(key, state), held=rows_held(state))
+            if len(delta.rows):
+                blob = frame_to_bytes(delta.rows.only_numbers("ts", "ets", "sign"))
+            if self.trace is not None:
+                write_trace(Path(self.trace), self.spec.label, key[0], plan, state)
+        timer = watermark + 1
+        self._set_timer(clock, timer, woken)
+        self._memory.set_clock(replace(clock, watermark=watermark, timer=timer))
+        return iter([Row(bucket=key[0], rows=blob, held=clock.held, late=late)])
+
+    def _set_timer(self, clock: Clock, timer: int, woken: bool = False) -> None:
+        if clock.timer == timer:
+            return
+        # Spark itself removes the timer that has just woken us.
+        if clock.timer and not woken:
+            self._handle.deleteTimer(clock.timer)
+        self._handle.registerTimer(timer)
+
+    def close(self) -> None:
+        """Called by Spark at the end of a task."""
+
+
+def _is_due(state: PlanState, limit: int | None, clock: Clock) -> bool:
+    """Whether time alone changes something."""
+    if limit is None or not clock.token:
+        return False
+    due = next_due(state)
+    return due is not None and due <= limit
+
+
+_plans: dict[str, StreamPlan] = {}
+
+
+def _plan(name: str, spec: StageSpec) -> StreamPlan:
+    """The operators of a stage; built once in each process."""
+    if name not in _plans:
+        _plans[name] = spec.plan()
+    return _plans[name]

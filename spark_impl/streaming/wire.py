@@ -1,0 +1,130 @@
+"""Rows to blobs and back: what runs in Spark's tasks before and after a stage.
+
+A blob is an Arrow IPC stream with the rows of one bucket. Spark then moves a few large values in
+place of many small ones, and no type is lost on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from spark_impl.frame import Frame, Ints, Numbers, take_columns
+from spark_impl.stage import plain_column, typed_column
+from spark_impl.state import frame_from_bytes, frame_to_bytes
+from spark_impl.streaming.buckets import bucket_of, labels
+
+PACKED: Final = "bucket int, input int, rows binary"
+MOST_ROWS: Final = 1_000_000
+"""So many rows are packed at a time, at most."""
+
+
+@dataclass(frozen=True)
+class Packer:
+    """Packs the rows of one input of a stage."""
+
+    input: int
+    width: int
+    """The number of columns, named p0, p1, ..."""
+    keys: tuple[int, ...] | None
+    """The columns that decide where a row belongs; None if all rows belong together."""
+    numbers: tuple[str, ...]
+    """Which of ts, ets and sign there are."""
+    scoped: bool
+    buckets: int
+    pulses: bool = True
+    """Whether every bucket gets word that something arrived, rows or not."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Pack the rows of one partition."""
+        waiting: list[pa.RecordBatch] = []
+        size = 0
+        for batch in batches:
+            if batch.num_rows == 0:
+                continue
+            waiting.append(batch)
+            size += batch.num_rows
+            if size >= MOST_ROWS:
+                yield self._packed(waiting)
+                waiting, size = [], 0
+        if waiting:
+            yield self._packed(waiting)
+
+    def _packed(self, batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+        table = pa.Table.from_batches(batches)
+        names = [*(["scope"] if self.scoped else []), *(f"p{at}" for at in range(self.width))]
+        columns = [plain_column(table.column(name)) for name in names]
+        numbers = {name: _numbers(table.column(name), name) for name in self.numbers}
+        frame = Frame(columns, numbers, table.num_rows)
+        lead = 1 if self.scoped else 0
+        keys = columns[:lead]
+        if self.keys is not None:
+            keys = keys + [columns[lead + place] for place in self.keys]
+        bucket = bucket_of(keys, len(frame), self.buckets)
+        return self._blobs(frame, bucket)
+
+    def _blobs(self, frame: Frame, bucket: Ints) -> pa.RecordBatch:
+        order = np.argsort(bucket, kind="stable")
+        ordered = Frame(
+            take_columns(frame.columns, order),
+            {name: values[order] for name, values in frame.numbers.items()},
+            len(frame),
+        )
+        edges = np.searchsorted(bucket[order], np.arange(self.buckets + 1))
+        marks, blobs = [], []
+        for at, label in enumerate(labels(self.buckets)):
+            start, stop = int(edges[at]), int(edges[at + 1])
+            if start == stop and not self.pulses:
+                continue
+            marks.append(label)
+            blobs.append(frame_to_bytes(ordered.slice(start, stop)) if stop > start else None)
+        return pa.RecordBatch.from_arrays(
+            [
+                pa.array(marks, pa.int32()),
+                pa.array([self.input] * len(marks), pa.int32()),
+                pa.array(blobs, pa.binary()),
+            ],
+            ["bucket", "input", "rows"],
+        )
+
+
+def _numbers(column: pa.ChunkedArray, name: str) -> Numbers:
+    values: Numbers = column.cast(pa.int8() if name == "sign" else pa.int64()).to_numpy()
+    return values
+
+
+@dataclass(frozen=True)
+class Unpacker:
+    """Makes rows of the blobs that a stage sends: p0, p1, ..., ts, ets, sign, and scope."""
+
+    types: tuple[pa.DataType, ...]
+    scoped: bool
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Unpack the blobs of one partition."""
+        for batch in batches:
+            for blob in batch.column("rows"):
+                if blob.is_valid:
+                    yield self._rows(frame_from_bytes(blob.as_py()))
+
+    def _rows(self, frame: Frame) -> pa.RecordBatch:
+        lead = 1 if self.scoped else 0
+        columns = [
+            typed_column(column, type_)
+            for column, type_ in zip(frame.columns[lead:], self.types, strict=True)
+        ]
+        names = [f"p{at}" for at in range(len(columns))]
+        numbers = [
+            pa.array(frame["ts"], pa.int64()),
+            pa.array(frame["ets"], pa.int64()),
+            pa.array(frame["sign"].astype(np.int32), pa.int32()),
+        ]
+        scope = [frame.columns[0]] if self.scoped else []
+        return pa.RecordBatch.from_arrays(
+            [*columns, *numbers, *scope],
+            [*names, "ts", "ets", "sign", *(["scope"] if scope else [])],
+        )

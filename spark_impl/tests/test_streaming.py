@@ -1,0 +1,244 @@
+"""The operators on Structured Streaming: real micro-batches, watermarks and checkpoints."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from reference.errors import QueryError
+from spark_impl import Progress, ProgressListener, Relation, count, use_rocksdb, windowed
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+SECOND = 1_000_000
+Entries = Counter[tuple[Any, ...]]
+
+
+@pytest.fixture
+def session(spark: SparkSession) -> SparkSession:
+    own = spark.newSession()
+    use_rocksdb(own)
+    own.conf.set("spark.sql.shuffle.partitions", "2")
+    return own
+
+
+class Streams:
+    """Streams of (ts, k) fed file by file, and one query over them."""
+
+    def __init__(self, session: SparkSession, directory: Path) -> None:
+        self.session = session
+        self.directory = directory
+        self.fed = 0
+        self.out: dict[int, list[Any]] = {}
+        self.progress: list[Progress] = []
+
+    def feed(self, **rows: Sequence[tuple[int | None, int | None]]) -> None:
+        """One file for each stream; the next micro-batch reads one of each."""
+        for name, own in rows.items():
+            place = self.directory / name
+            place.mkdir(exist_ok=True)
+            table = pa.table(
+                {
+                    "ts": pa.array([row[0] for row in own], pa.int64()),
+                    "k": pa.array([row[1] for row in own], pa.int32()),
+                }
+            )
+            path = place / f"{self.fed:03}.parquet"
+            pq.write_table(table, place / ".fresh")
+            os.utime(place / ".fresh", (1_000_000 + self.fed,) * 2)
+            (place / ".fresh").rename(path)
+        self.fed += 1
+
+    def stream(self, name: str) -> DataFrame:
+        (self.directory / name).mkdir(exist_ok=True)
+        reader = self.session.readStream.schema("ts bigint, k int")
+        return reader.option("maxFilesPerTrigger", 1).parquet(str(self.directory / name))
+
+    def batch(self, name: str) -> DataFrame:
+        return self.session.read.schema("ts bigint, k int").parquet(str(self.directory / name))
+
+    def run(self, changes: DataFrame) -> None:
+        """Until everything fed is read, and no watermark is left to follow."""
+
+        def sink(rows: DataFrame, number: int) -> None:
+            self.out[number] = [tuple(row) for row in rows.collect()]
+
+        writer = changes.writeStream.foreachBatch(sink)
+        writer = writer.option("checkpointLocation", str(self.directory / "checkpoint"))
+        query = writer.trigger(availableNow=True).start()
+        try:
+            query.awaitTermination(240)
+        finally:
+            query.stop()
+            self.progress += map(Progress.of, query.recentProgress)
+
+    def entries(self, upto: int | None = None) -> Entries:
+        """What came out, net: (row..., ts) -> copies."""
+        found: Entries = Counter()
+        for rows in self.out.values():
+            for *row, ts, sign in rows:
+                if upto is None or ts <= upto:
+                    found[*row, ts] += sign
+        return Counter({key: n for key, n in found.items() if n})
+
+
+@pytest.fixture
+def streams(session: SparkSession, tmp_path: Path) -> Streams:
+    return Streams(session, tmp_path)
+
+
+def expected(relation: Relation, upto: int) -> Entries:
+    found: Entries = Counter()
+    for *row, ts, sign in relation.changelog().collect():
+        if ts <= upto:
+            found[*row, ts] += sign
+    return Counter({key: n for key, n in found.items() if n})
+
+
+def chain(read: Callable[[str], DataFrame], **options: Any) -> Relation:
+    """Four stateful operators on top of each other, with Spark's own in between."""
+    a = windowed(read("a"), ts="ts", range="4 s", **options)
+    b = windowed(read("b"), ts="ts", range="2 s", **options)
+    missed = a.minus(b.where("k > 0")).distinct()
+    counted = missed.join(b, on="k").group_by("k").agg(n=count())
+    return counted.select("n", (F.col("k") * 10).alias("k"))
+
+
+def fed(streams: Streams) -> None:
+    """Three micro-batches that begin before 1970."""
+    for step in range(3):
+        start = (step - 1) * 10 * SECOND
+        streams.feed(
+            a=[(start + n * SECOND, n % 3) for n in range(10)],
+            b=[(start + n * SECOND + 5, n % 2) for n in range(0, 10, 2)],
+        )
+
+
+def test_a_chain_of_four_is_prompt_also_when_nothing_arrives(streams: Streams) -> None:
+    fed(streams)
+    streams.run(chain(streams.stream, delay="2 s").changelog(buckets=4))
+    # The watermark is 2 s behind the slower stream, in whole milliseconds.
+    closed = 16 * SECOND
+    assert [each.closed for each in streams.progress] == [
+        None,
+        -4 * SECOND,
+        6 * SECOND,
+        16 * SECOND,
+    ]
+    assert streams.progress[-1].batch == 3, "the last micro-batch had no data"
+    right = chain(streams.batch)
+    assert streams.entries() == expected(right, closed)
+    before: int | None = None
+    for each in streams.progress:
+        times = [ts for *_, ts, _ in streams.out[each.batch]]
+        assert all(each.closed is not None and ts <= each.closed for ts in times)
+        assert before is None or all(ts > before for ts in times)
+        before = each.closed
+    last = streams.progress[-1]
+    assert [each.operator for each in last.operators] == [
+        "1 minus",
+        "2 distinct",
+        "3 join",
+        "4 group by",
+    ]
+    assert all(each.held > 0 for each in last.operators)
+
+
+def test_a_restart_after_every_micro_batch_changes_nothing(streams: Streams) -> None:
+    for step in range(3):
+        start = (step - 1) * 10 * SECOND
+        streams.feed(
+            a=[(start + n * SECOND, n % 3) for n in range(10)],
+            b=[(start + n * SECOND + 5, n % 2) for n in range(0, 10, 2)],
+        )
+        streams.run(chain(streams.stream, delay="2 s").changelog(buckets=4))
+    assert streams.entries() == expected(chain(streams.batch), 16 * SECOND)
+
+
+def test_late_rows_are_dropped_and_counted(streams: Streams) -> None:
+    heard: list[Progress] = []
+    listener = ProgressListener(heard.append)
+    streams.session.streams.addListener(listener)
+    try:
+        streams.feed(a=[(0, 1), (10 * SECOND, 2)])
+        streams.feed(a=[(9 * SECOND, 3), (20 * SECOND, 4)])
+        # 8 s were closed before this one: 8 s is late, a tick more is not.
+        streams.feed(a=[(8 * SECOND, 5), (8 * SECOND + 1, 6), (30 * SECOND, None)])
+        relation = windowed(streams.stream("a"), ts="ts", range="1 s", delay="2 s")
+        streams.session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+        streams.run(relation.changelog(buckets=3))
+        assert [sum(o.late for o in each.operators) for each in streams.progress] == [0, 0, 1]
+        assert {row[0] for row in streams.entries()} == {1, 2, 3, 6}
+        for _ in range(100):
+            if len(heard) == 3:
+                break
+            streams.session.range(1).count()
+        assert [each.operators for each in heard] == [each.operators for each in streams.progress]
+    finally:
+        streams.session.streams.removeListener(listener)
+
+
+def test_what_goes_wrong_stops_the_query_with_a_reason(streams: Streams) -> None:
+    streams.feed(a=[(0, 1), (10 * SECOND, 2)])
+    streams.feed(a=[(20 * SECOND, 2)])
+    strict = windowed(streams.stream("a"), ts="ts", range="1 s", delay="1 s", late="error")
+    streams.run(strict.changelog(buckets=2))
+    streams.feed(a=[(10 * SECOND, 7)])
+    with pytest.raises(StreamingQueryException, match=r"the row \(7,\) at 10000000 came after"):
+        streams.run(strict.changelog(buckets=2))
+    with pytest.raises(StreamingQueryException, match="the checkpoint belongs to another query"):
+        streams.run(strict.changelog(buckets=3))
+    timeless = Streams(streams.session, streams.directory / "timeless")
+    timeless.directory.mkdir()
+    timeless.feed(a=[(None, 1)])
+    with pytest.raises(StreamingQueryException, match="NULL in the time column 'ts'"):
+        timeless.run(windowed(timeless.stream("a"), ts="ts", range=5).changelog())
+
+
+def test_a_snapshot_is_kept_up_to_date(streams: Streams) -> None:
+    fed(streams)
+    relation = chain(streams.stream, delay="2 s")
+    seen: dict[int, Counter[tuple[Any, ...]]] = {}
+
+    def handler(answer: DataFrame, batch: int) -> None:
+        seen[batch] = Counter(tuple(row) for row in answer.collect())
+
+    location = str(streams.directory / "answer")
+    writer = relation.foreach_snapshot(handler, location, every=1, buckets=2)
+    writer = writer.option("checkpointLocation", str(streams.directory / "checkpoint"))
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination(240)
+    right = chain(streams.batch)
+    for progress in map(Progress.of, query.recentProgress):
+        if progress.closed is None:
+            assert not seen[progress.batch]
+        else:
+            answer = Counter(tuple(row) for row in right.at(progress.closed).collect())
+            assert seen[progress.batch] == answer
+    with pytest.raises(QueryError, match="goes with streaming DataFrames"):
+        right.foreach_snapshot(handler, location)
+
+
+def test_the_count_of_everything_begins_with_the_first_row(streams: Streams) -> None:
+    streams.feed(a=[(5 * SECOND, 1), (20 * SECOND, 2)], b=[(3 * SECOND, 9), (20 * SECOND, 2)])
+    streams.feed(a=[(40 * SECOND, 1)], b=[(40 * SECOND, 9)])
+
+    def total(read: Callable[[str], DataFrame], **options: Any) -> Relation:
+        a = windowed(read("a"), ts="ts", range="4 s", **options)
+        b = windowed(read("b"), ts="ts", range="4 s", **options)
+        return a.union(b.where("k < 0")).group_by().agg(n=count())
+
+    streams.run(total(streams.stream, delay="0 s").changelog(buckets=2))
+    found = streams.entries()
+    assert found == expected(total(streams.batch), 40 * SECOND)
+    assert found[0, 3 * SECOND] == 1
