@@ -395,11 +395,11 @@ def _binned_join(left: Lifetimes, right: Lifetimes, on: Sequence[str], width: in
         for at, field in enumerate(own.fields)
         if field.name not in on
     ]
-    columns = [column.alias(f"c{at}") for at, column in enumerate([*shared, *rest])]
+    made = [column.alias(f"c{at}") for at, column in enumerate([*shared, *rest])]
     times = [F.expr("greatest(lts, rts) AS ts"), F.expr("least(lets, rets) AS ets")]
     scope = [F.col("lscope").alias("scope")] if scoped else []
     return Lifetimes(
-        sides[0].join(sides[1], F.expr(met)).select(*columns, *times, *scope),
+        sides[0].join(sides[1], F.expr(met)).select(*made, *times, *scope),
         joined_fields([left, right], on),
         scoped,
         left.births + right.births,

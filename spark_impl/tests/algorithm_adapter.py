@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from conformance.adapter import Claims
-from conformance.check import check_cases, without_punctuations
+from conformance.check import check_cases
+from conformance.generate import without_punctuations
 from conformance.run import Failure, Run, StepReport
 from properties.bulk import bulk_runs
 from reference.case import AppendRow, Case
