@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from conformance import bulk
 from conformance.adapter import Adapter, BulkAdapter
 from conformance.adapters import open_adapter
-from conformance.expectation import expectations
+from conformance.expectation import expectations, expecting
 from conformance.generate import (
     CASES_PER_QUERY,
     DEFAULT_CASES,
@@ -147,11 +147,12 @@ class _Check:
         actual = self.adapter.changelogs(query, cases)
         wrong = bulk.differing_cases(query, expected, actual)
         emitted = bulk.changes_of(query, actual, wrong)
+        right = bulk.changes_of(query, expected, wrong)
         failed = 0
         for number in wrong:
             case = bulk.batch_case(query, cases[number])
             run = Run([StepReport(changes=emitted[number], watermark=NEVER)])
-            judgement = judge(case, run, ["final"])
+            judgement = judge(case, run, ["final"], expecting(case, right[number]))
             failed += not judgement.conforms
             self.remember(operator, case, judgement)
         self.result.count(operator, "final", many - failed, many)

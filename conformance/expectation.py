@@ -14,7 +14,7 @@ from itertools import groupby
 from reference import append
 from reference.arrivals import Admitted, Progress, progress
 from reference.case import AppendRow, Case, Change
-from reference.oracle import changelogs
+from reference.oracle import change_order, changelogs
 from reference.promises import OutputPunctuation, Undecided, sound
 from reference.query import Distinct, Query, Select
 from reference.streams import StreamTuple
@@ -81,6 +81,14 @@ class Expectation:
             streams[name] = admitted.copy()
             streams[name].advance(watermark)
         return Progress(streams, watermark)
+
+
+def expecting(case: Case, changes: Sequence[Change]) -> Expectation:
+    """The expectation of a case whose canonical changelog the oracle has already worked out."""
+    made = Expectation(case)
+    # A cached property is an entry of the object's dictionary.
+    made.__dict__["changes"] = sorted(changes, key=change_order)
+    return made
 
 
 def expectations(cases: Sequence[Case]) -> list[Expectation]:

@@ -130,7 +130,7 @@ def windowed(
 def window_join(
     inputs: Mapping[str, DataFrame],
     *,
-    on: str | Sequence[str],
+    on: str | Sequence[str] = (),
     ts: str,
     within: Mapping[tuple[str, str], str | int | datetime.timedelta],
     directed: bool = False,
@@ -173,8 +173,6 @@ def window_join(
     relations = {name: _leaf(events, ts) for name, events in leaves.items()}
     first, *others = relations.values()
     keys = names_of(on, "window_join: on=")
-    if not keys:
-        raise QueryError("window_join: on= names the columns to join on; give at least one")
     mates = [
         (other, *_keys(first, other, keys, f"window_join, input {name!r}"))
         for other, name in zip(others, list(relations)[1:], strict=True)
@@ -192,7 +190,8 @@ def window_join(
 
     arrow = "->" if directed else "~"
     shown = ", ".join(f"{p.first} {arrow} {p.second}: {p.length} us" for p in pairs)
-    plan = f"window_join(on {', '.join(keys)}) [{shown}]"
+    joined_on = f"on {', '.join(keys)}" if keys else "any"
+    plan = f"window_join({joined_on}) [{shown}]"
     return Relation(build, plan, first._clock, list(relations.values()), is_join=True)
 
 

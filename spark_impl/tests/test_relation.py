@@ -295,6 +295,13 @@ def test_window_join_undirected_and_directed(data: Data) -> None:
     assert log(after) == entries((4, 1, (1, "a1", "b4")))
 
 
+def test_window_join_by_times_alone(data: Data) -> None:
+    a = data.frame("a string", (1, "a1"), (9, None))
+    b = data.frame("b string", (4, "b4"), (20, "b20"))
+    near = window_join({"a": a, "b": b}, ts="ts", within={("a", "b"): 5})
+    assert bag(near.append()) == Counter([("a1", "b4", 4, None), (None, "b4", 9, None)])
+
+
 def test_window_join_leaves_missing_pairs_free(data: Data) -> None:
     inputs = {
         "a": data.frame("k int, a int", (0, 1, 0)),

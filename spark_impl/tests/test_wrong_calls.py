@@ -214,7 +214,6 @@ WRONG: dict[str, tuple[Callable[[World], object], str]] = {
         lambda w: near(w, inputs={"a": w.r, "b": w.r}),
         "input 'a': give a DataFrame",
     ),
-    "window join without keys": (lambda w: near(w, on=[]), "give at least one"),
     "window join on an unknown column": (lambda w: near(w, on="x"), "unknown column 'x'"),
     "window join of an unknown input": (
         lambda w: near(w, {("a", "c"): 5}),

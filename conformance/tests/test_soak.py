@@ -1,0 +1,40 @@
+"""The long check, for `tox -e soak`: as many cases as a release is judged on.
+
+Each test checks its part and says how many cases it saw; together they are at least 200,000 cases
+in-process and 50,000 through Spark in batch.
+"""
+
+import pytest
+
+from conformance.check import check
+from conformance.report import Report
+from reference.query import OPERATORS
+
+IN_PROCESS_PARTS = 8
+IN_PROCESS_CASES = 25_000
+SPARK_CASES = 50_000
+PER_QUERY = 500
+"""Spark's price is by the query: many cases of one query share it."""
+
+
+def expect_all(report: Report, cases: int) -> None:
+    print(f"\n{report.adapter}: {report.cases:,} cases in {report.seconds:.0f} s", end=" ")
+    print(f"({60 * report.cases / report.seconds:,.0f} a minute)")
+    assert report.conforms, [violation.verdict.why for violation in report.violations]
+    assert report.cases >= cases
+    assert set(report.operators) == set(OPERATORS)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("part", range(IN_PROCESS_PARTS))
+def test_the_step_functions_conform(part: int) -> None:
+    report = check("in-process", cases=IN_PROCESS_CASES, seed=1_000 + part, per_query=PER_QUERY)
+    expect_all(report, IN_PROCESS_CASES)
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_the_operators_on_spark_in_batch_conform() -> None:
+    report = check("spark-batch", cases=SPARK_CASES, seed=2_000, per_query=PER_QUERY)
+    expect_all(report, SPARK_CASES)
