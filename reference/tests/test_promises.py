@@ -47,6 +47,8 @@ from reference.arrivals import Admitted, progress
 from reference.futures import Search
 from reference.oracle import changelogs
 from reference.promises import Leaf, OutputPunctuation, Undecided
+from reference.promises.arriving import spread
+from reference.promises.situation import Situation
 from reference.types import NAN, Type
 
 # --- by hand --------------------------------------------------------------------------------------
@@ -488,7 +490,7 @@ def test_all_that_the_promises_say():
     ],
 )
 def test_spread_has_a_value_in_every_gap(type_, named, expected):
-    assert promises.spread(Type.parse(type_), named) == expected
+    assert spread(Type.parse(type_), named) == expected
 
 
 # --- generated ------------------------------------------------------------------------------------
@@ -771,7 +773,7 @@ def test_what_is_to_come_is_the_changelog_after_the_watermark(data):
     if case.output == "append" or case.query.free:
         return
     for step in progress(case):
-        situation = promises._Situation(case, step)
+        situation = Situation(case, step)
         tuples = {name: admitted.tuples for name, admitted in step.streams.items()}
         (changes,) = changelogs(case.query, [tuples])
         after = promises.BEFORE if step.watermark is None else step.watermark
