@@ -70,7 +70,15 @@ def judge(
     claimed: Iterable[str] = LEVELS,
     expectation: Expectation | None = None,
 ) -> Judgement:
-    """Judge a run of a case at the levels that its implementation claims."""
+    """Judge a run of a case at the levels that its implementation claims.
+
+    >>> from conformance import Run, StepReport
+    >>> from reference import Change, Range, Source, parse_lanes
+    >>> case = parse_lanes("S: 7@0").case(Source("S", "v bigint").window(Range(5)))
+    >>> too_long = Run([StepReport([Change(0, 1, (7,)), Change(6, -1, (7,))], watermark=2**63 - 1)])
+    >>> judge(case, too_long, ["final"]).verdicts["final"].why
+    'At 5, (7,) is in the answer and should not be.'
+    """
     wanted = set(claimed)
     unknown = wanted - set(LEVELS)
     if unknown:

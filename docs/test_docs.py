@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import io
 import json
 import re
@@ -134,3 +136,16 @@ def test_the_quickstart_of_the_readme_prints_what_it_shows(
     (code,), (shown,) = _blocks(README, "python"), _blocks(README, "")
     exec(compile(code, "README.md", "exec"), {})
     assert capsys.readouterr().out.split() == shown.split()
+
+
+@pytest.mark.parametrize("package", ["reference", "spark_impl", "conformance"])
+def test_every_public_function_has_an_example(package: str) -> None:
+    """The examples themselves are run as doctests."""
+    module = importlib.import_module(package)
+    public = {name: getattr(module, name) for name in module.__all__}
+    without = [
+        name
+        for name, made in public.items()
+        if inspect.isfunction(made) and ">>>" not in (inspect.getdoc(made) or "")
+    ]
+    assert not without

@@ -58,7 +58,13 @@ T = TypeVar("T")
 
 
 def case_to_json(case: Case) -> dict[str, Json]:
-    """A case as plain JSON data."""
+    """A case as plain JSON data.
+
+    >>> from reference import Range, Source, parse_lanes
+    >>> case = parse_lanes("S: 7@0").case(Source("S", "v bigint").window(Range(5)))
+    >>> case_to_json(case)["query"]
+    {'op': 'window', 'stream': 'S', 'window': {'range': 5}}
+    """
     out: dict[str, Json] = {"format": FORMAT}
     for label in ("name", "source", "description"):
         if text := getattr(case, label):
@@ -144,7 +150,13 @@ def expr_to_json(expr: Expr) -> dict[str, Json]:
 
 
 def query_to_json(query: Query) -> dict[str, Json]:
-    """A query as plain JSON data."""
+    """A query as plain JSON data.
+
+    >>> from reference import Range, Source, parse_lanes
+    >>> case = parse_lanes("S: 7@0").case(Source("S", "v bigint").window(Range(5)))
+    >>> query_to_json(case.query)
+    {'op': 'window', 'stream': 'S', 'window': {'range': 5}}
+    """
     out: dict[str, Json] = {"op": query.op}
     match query:
         case Windowed(source, window):
@@ -293,7 +305,13 @@ def _shown(value: Json) -> str:
 
 
 def case_from_json(data: Json) -> Case:
-    """Build a case from JSON data; raises CaseError with the place of the first mistake."""
+    """Build a case from JSON data; raises CaseError with the place of the first mistake.
+
+    >>> from reference import Range, Source, parse_lanes
+    >>> case = parse_lanes("S: 7@0").case(Source("S", "v bigint").window(Range(5)))
+    >>> case_from_json(case_to_json(case)) == case
+    True
+    """
     reader = _Reader(data).object(
         "format", "streams", "query",
         optional=(
@@ -408,7 +426,13 @@ def _pattern(reader: _Reader, column: Column) -> Pattern:
 
 
 def query_from_json(reader: _Reader | Json, streams: Mapping[str, Stream]) -> Query:
-    """Build a query from JSON data over streams that are known."""
+    """Build a query from JSON data over streams that are known.
+
+    >>> from reference import Range, Source, parse_lanes
+    >>> case = parse_lanes("S: 7@0").case(Source("S", "v bigint").window(Range(5)))
+    >>> query_from_json(query_to_json(case.query), case.streams) == case.query
+    True
+    """
     if not isinstance(reader, _Reader):
         reader = _Reader(reader, "query")
     if not reader.has("op"):
@@ -587,7 +611,12 @@ def _expected(reader: _Reader, query: Query, append: bool) -> Change | AppendRow
 
 
 def load_case(path: str | Path) -> Case:
-    """Read a case file. Every mistake is a CaseError of one line: file, place, what to do."""
+    """Read a case file. Every mistake is a CaseError of one line: file, place, what to do.
+
+    >>> load_case("x.json")
+    Traceback (most recent call last):
+    reference.errors.CaseError: x.json: cannot be read (No such file or directory); check the path
+    """
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
@@ -633,7 +662,13 @@ def _parse(text: str) -> Json:
 
 
 def dump_case(case: Case) -> str:
-    """The text of a case file: one element, step or expected entry a line."""
+    """The text of a case file: one element, step or expected entry a line.
+
+    >>> from reference import Range, Source, parse_lanes
+    >>> case = parse_lanes("S: 7@0").case(Source("S", "v bigint").window(Range(5)))
+    >>> print(dump_case(case).splitlines()[1])
+      "format": "tickproof-case/1",
+    """
     data = case_to_json(case)
     return _pretty(data, 0) + "\n"
 

@@ -183,12 +183,20 @@ _ARITY = {"not": (1, 1), "is_null": (1, 1), "if": (3, 3), "coalesce": (2, 8)}
 
 
 def col(name: str) -> Col:
-    """A column by name."""
+    """A column by name.
+
+    >>> str(col("price") > 10)
+    '(price > 10)'
+    """
     return Col(name)
 
 
 def lit(value: object, type_: str | Type | None = None) -> Lit:
-    """A literal; the type is taken from the value unless it is NULL, a decimal or a timestamp."""
+    """A literal; the type is taken from the value unless it is NULL, a decimal or a timestamp.
+
+    >>> lit(7).type, lit(None, "decimal(5,2)").type
+    (Type('bigint'), Type('decimal(5,2)'))
+    """
     if type_ is not None:
         return Lit(value, Type.parse(type_))
     for python, own in (

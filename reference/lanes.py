@@ -75,7 +75,13 @@ class Lanes:
 
 
 def parse_lanes(text: str) -> Lanes:
-    """Read lanes; raises CaseError that names the column of the text where it fails."""
+    """Read lanes; raises CaseError that names the column of the text where it fails.
+
+    >>> from reference import Range, Source
+    >>> case = parse_lanes("S: 7@0 ~2 / 7@3").case(Source("S", "v bigint").window(Range(5)))
+    >>> len(case.steps), case.streams["S"].elements[0]
+    (2, StreamTuple(ts=0, row=(7,)))
+    """
     return _Parser(text).lanes()
 
 
@@ -347,7 +353,11 @@ def format_lanes(
     steps: Sequence[Mapping[str, int]] = (),
     restarts: Sequence[int] = (),
 ) -> str:
-    """Write streams as lanes; `parse_lanes` reads them back."""
+    """Write streams as lanes; `parse_lanes` reads them back.
+
+    >>> format_lanes(parse_lanes("S:  7@0   ~2").streams)
+    'S: 7@0 ~2'
+    """
     if restarts and max(restarts) == len(steps) - 1:
         # A lane shows a restart as the cut after its step, so the last step needs one too.
         steps = [*steps, {}]
@@ -355,7 +365,13 @@ def format_lanes(
 
 
 def format_case_lanes(case: Case) -> str:
-    """The streams of a case as lanes."""
+    """The streams of a case as lanes.
+
+    >>> from reference import Range, Source
+    >>> case = parse_lanes("S: 7@0 / 8@3").case(Source("S", "v bigint").window(Range(5)))
+    >>> format_case_lanes(case)
+    'S: 7@0 / 8@3'
+    """
     return format_lanes(case.streams, case.steps, case.restarts)
 
 

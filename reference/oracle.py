@@ -28,7 +28,14 @@ Tuples = Mapping[str, Sequence[StreamTuple]]
 
 
 def answer_at(case: Case, instant: int) -> list[Row]:
-    """The answer at an instant, as a sorted list of rows."""
+    """The answer at an instant, as a sorted list of rows.
+
+    >>> from reference import Range, Source, parse_lanes
+    >>> v = Source("S", "v bigint").window(Range(5)).distinct()
+    >>> case = parse_lanes("S: 7@0 7@3").case(v)
+    >>> answer_at(case, 7), answer_at(case, 8)
+    ([(7,)], [])
+    """
     if not is_instant(instant):
         raise CaseError(f"{instant!r} is not an instant; give a whole number of ticks")
     found = literal.answers(case.query, admitted(case), [instant])
@@ -36,14 +43,28 @@ def answer_at(case: Case, instant: int) -> list[Row]:
 
 
 def snapshots(case: Case) -> dict[int, list[Row]]:
-    """The answer at every instant at which it can change, by the literal form."""
+    """The answer at every instant at which it can change, by the literal form.
+
+    >>> from reference import Range, Source, parse_lanes
+    >>> v = Source("S", "v bigint").window(Range(5)).distinct()
+    >>> case = parse_lanes("S: 7@0 7@3").case(v)
+    >>> snapshots(case)
+    {0: [(7,)], 3: [(7,)], 5: [(7,)], 8: []}
+    """
     tuples = admitted(case)
     found = literal.answers(case.query, tuples, instants(case.query, tuples))
     return {instant: sorted(rows, key=sort_key) for instant, rows in found.items()}
 
 
 def changelog(case: Case) -> list[Change]:
-    """The canonical changelog, by the lifted form."""
+    """The canonical changelog, by the lifted form.
+
+    >>> from reference import Range, Source, parse_lanes
+    >>> v = Source("S", "v bigint").window(Range(5)).distinct()
+    >>> case = parse_lanes("S: 7@0 7@3").case(v)
+    >>> [(change.ts, change.sign, change.row) for change in changelog(case)]
+    [(0, 1, (7,)), (8, -1, (7,))]
+    """
     return changelogs(case.query, [admitted(case)])[0]
 
 
@@ -66,7 +87,13 @@ def change_order(change: Change) -> tuple[object, ...]:
 
 
 def append_output(case: Case) -> list[AppendRow]:
-    """The append-only rows of a join."""
+    """The append-only rows of a join.
+
+    >>> from reference import Range, Source, parse_lanes
+    >>> a, b = (Source(name, "v bigint").window(Range(5)) for name in "AB")
+    >>> append_output(parse_lanes("A: 7@0 | B: 7@3").case(a.join(b, on="v"), output="append"))
+    [AppendRow(ts=3, ets=5, row=(7,))]
+    """
     found = append.append_rows(case.query, admitted(case))
     return sorted(found, key=lambda row: (row.ts, sort_key(row.row), row.ets))
 

@@ -377,7 +377,14 @@ def window_join(
     theta: Expr | None = None,
     directed: bool = False,
 ) -> WindowJoin:
-    """Build a `WindowJoin` from dictionaries, as the public operators take them."""
+    """Build a `WindowJoin` from dictionaries, as the public operators take them.
+
+    >>> from reference import Source, append_output, parse_lanes, window_join
+    >>> inputs = {"a": Source("A", "v bigint"), "b": Source("B", "v bigint")}
+    >>> near = window_join(inputs, within={("a", "b"): 5}, on="v")
+    >>> append_output(parse_lanes("A: 7@0 7@9 | B: 7@4").case(near, output="append"))[0].ts
+    4
+    """
     pairs = tuple(Within(a, b, length) for (a, b), length in within.items())
     return WindowJoin(tuple(inputs.items()), pairs, _names(on), theta, directed)
 
@@ -478,40 +485,88 @@ def _maker(function: str, *args: object) -> Callable[[str], Aggregate]:
 
 
 def count(arg: str | Expr | None = None) -> Callable[[str], Aggregate]:
-    """Rows, or rows in which `arg` is not NULL."""
+    """Rows, or rows in which `arg` is not NULL.
+
+    >>> from reference import Range, Source, answer_at, count, parse_lanes
+    >>> bids = Source("S", "v bigint").window(Range(9)).group_by(x=count("v"))
+    >>> answer_at(parse_lanes("S: 2@0 7@1 3@2 null@3").case(bids), 4)
+    [(3,)]
+    """
     return _maker("count") if arg is None else _maker("count", arg)
 
 
 def sum_(arg: str | Expr) -> Callable[[str], Aggregate]:
-    """The sum; NULL over no value."""
+    """The sum; NULL over no value.
+
+    >>> from reference import Range, Source, answer_at, sum_, parse_lanes
+    >>> bids = Source("S", "v bigint").window(Range(9)).group_by(x=sum_("v"))
+    >>> answer_at(parse_lanes("S: 2@0 7@1 3@2 null@3").case(bids), 4)
+    [(12,)]
+    """
     return _maker("sum", arg)
 
 
 def avg(arg: str | Expr) -> Callable[[str], Aggregate]:
-    """The mean, a double; NULL over no value."""
+    """The mean, a double; NULL over no value.
+
+    >>> from reference import Range, Source, answer_at, avg, parse_lanes
+    >>> bids = Source("S", "v bigint").window(Range(9)).group_by(x=avg("v"))
+    >>> answer_at(parse_lanes("S: 2@0 7@1 3@2 null@3").case(bids), 4)
+    [(4.0,)]
+    """
     return _maker("avg", arg)
 
 
 def min_(arg: str | Expr) -> Callable[[str], Aggregate]:
-    """The smallest value; NULL over none."""
+    """The smallest value; NULL over none.
+
+    >>> from reference import Range, Source, answer_at, min_, parse_lanes
+    >>> bids = Source("S", "v bigint").window(Range(9)).group_by(x=min_("v"))
+    >>> answer_at(parse_lanes("S: 2@0 7@1 3@2 null@3").case(bids), 4)
+    [(2,)]
+    """
     return _maker("min", arg)
 
 
 def max_(arg: str | Expr) -> Callable[[str], Aggregate]:
-    """The largest value; NULL over none. NaN is the largest double."""
+    """The largest value; NULL over none. NaN is the largest double.
+
+    >>> from reference import Range, Source, answer_at, max_, parse_lanes
+    >>> bids = Source("S", "v bigint").window(Range(9)).group_by(x=max_("v"))
+    >>> answer_at(parse_lanes("S: 2@0 7@1 3@2 null@3").case(bids), 4)
+    [(7,)]
+    """
     return _maker("max", arg)
 
 
 def median(arg: str | Expr) -> Callable[[str], Aggregate]:
-    """The median, a double: the mean of the middle two where the number is even."""
+    """The median, a double: the mean of the middle two where the number is even.
+
+    >>> from reference import Range, Source, answer_at, median, parse_lanes
+    >>> bids = Source("S", "v bigint").window(Range(9)).group_by(x=median("v"))
+    >>> answer_at(parse_lanes("S: 2@0 7@1 3@2 null@3").case(bids), 4)
+    [(3.0,)]
+    """
     return _maker("median", arg)
 
 
 def stddev(arg: str | Expr) -> Callable[[str], Aggregate]:
-    """The sample standard deviation: NULL for fewer than two values."""
+    """The sample standard deviation: NULL for fewer than two values.
+
+    >>> from reference import Range, Source, answer_at, stddev, parse_lanes
+    >>> bids = Source("S", "v bigint").window(Range(9)).group_by(x=stddev("v"))
+    >>> answer_at(parse_lanes("S: 2@0 7@1 3@2 null@3").case(bids), 4)
+    [(2.6457513110645907,)]
+    """
     return _maker("stddev", arg)
 
 
 def user(function: str, *args: str | Expr) -> Callable[[str], Aggregate]:
-    """A registered user function."""
+    """A registered user function.
+
+    >>> from reference import Range, Source, answer_at, parse_lanes, user
+    >>> bids = Source("S", "v bigint").window(Range(9)).group_by(x=user("second_largest", "v"))
+    >>> answer_at(parse_lanes("S: 2@0 7@1 3@2").case(bids), 4)
+    [(3,)]
+    """
     return _maker(function, *args)
