@@ -186,10 +186,12 @@ class Events:
         extra += [F.expr(f"CAST(c{self.scope} AS bigint) AS scope")] if scoped else []
         tuples = self._numbered().select(*columns, *extra).where("ts IS NOT NULL")
         births = (tuples,)
+        span = self.window.span if isinstance(self.window, Range) else None
+        ends = f"{NEVER}L" if span is None else lifetimes.expiry("ts", span)
         rows = tuples.selectExpr(
             *columns_of(len(columns)),
             "ts",
-            f"{self._expiry()} AS ets",
+            f"{ends} AS ets",
             *(["scope"] if scoped else []),
         )
 
@@ -199,16 +201,8 @@ class Events:
         if isinstance(self.window, Rows):
             own = Lifetimes(rows, self.fields, scoped, births)
             return lifetimes.newest_rows(own, self.window, live if at is not None else None)
-        span = self.window.span if isinstance(self.window, Range) else None
-        return Lifetimes(live(rows), self.fields, scoped, births, span=span)
-
-    def _expiry(self) -> str:
-        if not isinstance(self.window, Range):
-            return f"{NEVER}L"
-        span = self.window.span
-        # The longest closed range is one instant longer than a number can be.
-        moved = f"ts + {span}L" if span <= NEVER else f"ts - (-{span}L)"
-        return f"IF(ts <= {NEVER - span}L, {moved}, {NEVER}L)"
+        steady = span is not None
+        return Lifetimes(live(rows), self.fields, scoped, births, span=span, steady=steady)
 
 
 # --- windows --------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from functools import reduce
 from typing import Protocol
 
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -78,6 +78,8 @@ class Lifetimes:
     """For each stream below: its times (`ts`, and `scope`), for the first instant of the input."""
     span: int | None = None
     """No row lives longer than this; None if nobody knows."""
+    steady: bool = False
+    """Whether every row lives exactly that long, unless time ends before."""
     how: str = ""
     """How the operator on top is carried out, for a person to read."""
 
@@ -239,7 +241,7 @@ def _from_parts(
     taken = iter([F.col(name) for name in columns_of(count)])
     columns = [rebuilt(field.dataType, taken).alias(f"c{at}") for at, field in enumerate(fields)]
     made = rows.select(*columns, *extra_columns(scoped))
-    return Lifetimes(made, fields, scoped, births, span, how)
+    return Lifetimes(made, fields, scoped, births, span, how=how)
 
 
 def _partitioning(name: str, type_: T.DataType) -> SparkColumn:
@@ -308,15 +310,32 @@ def _merged(own: Lifetimes) -> Lifetimes:
     layout = shared_layout([own])
     names = columns_of(len(layout.types))
     row = Window.partitionBy(*names, *_scope(own.scoped)).orderBy("ts")
+    rows = _normal(own, layout)
+    made = (_steady_spells if own.steady else _spells)(rows, row)
+    made = made.select(*names, "ts", F.col("until").alias("ets"), *_scope(own.scoped))
+    how = "Spark SQL: the lives of equal rows, merged by window functions"
+    return _from_parts(made, own.fields, own.scoped, own.births, how=how)
+
+
+def _spells(rows: DataFrame, row: WindowSpec) -> DataFrame:
+    """The first row of each spell, and `until` when it lasts."""
     ends = F.max("ets")
     before = ends.over(row.rowsBetween(Window.unboundedPreceding, -1))
     last = ends.over(row.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing))
-    seen = _normal(own, layout).select("*", before.alias("before"), last.alias("last"))
-    starts = seen.where("before IS NULL OR ts > before")
-    until = F.coalesce(F.lead("before").over(row), F.col("last"))
-    made = starts.select(*names, "ts", until.alias("ets"), *_scope(own.scoped))
-    how = "Spark SQL: the lives of equal rows, merged by window functions"
-    return _from_parts(made, own.fields, own.scoped, own.births, how=how)
+    starts = rows.select("*", before.alias("before"), last.alias("last"))
+    starts = starts.where("before IS NULL OR ts > before")
+    return starts.select("*", F.coalesce(F.lead("before").over(row), F.col("last")).alias("until"))
+
+
+def _steady_spells(rows: DataFrame, row: WindowSpec) -> DataFrame:
+    """The same for rows that end in the order in which they start: neighbours are all it takes."""
+    before, after = F.lag("ets").over(row), F.lead("ts").over(row)
+    seen = rows.select("*", before.alias("before"), after.alias("after"))
+    starts, ends = "(before IS NULL OR ts > before)", "(after IS NULL OR after > ets)"
+    edges = seen.where(f"{starts} OR {ends}")
+    # Of what is left, each first row of a spell is also its last, or stands before it.
+    until = F.when(F.expr(ends), F.col("ets")).otherwise(F.lead("ets").over(row))
+    return edges.select("*", until.alias("until")).where(starts)
 
 
 def _normal(own: Lifetimes, layout: Layout) -> DataFrame:
@@ -367,24 +386,30 @@ def _binned_join(left: Lifetimes, right: Lifetimes, on: Sequence[str], width: in
     twice = left.df.selectExpr("*", "explode(array(0, 1)) AS step")
     twice = twice.where(f"step = 0 OR shiftright(ets - 1, {bits}) > {first}")
     bins = {"l": f"{first} + step", "r": own_bin}
+    ends = {}
     sides = []
     for letter, df, own in (("l", twice, left), ("r", right.df, right)):
-        names = [*columns_of(len(own.fields)), *extra_columns(scoped)]
-        columns = [f"{name} AS {letter}{name}" for name in names]
-        placed = df.selectExpr(*columns, f"{bins[letter]} AS {letter}bin")
-        keys = [
-            _partitioning(f"{letter}c{own.place(name)}", own.fields[own.place(name)].dataType)
-            for name in on
-        ]
-        # A short hash is sorted fastest; what it hides is looked at when two rows meet.
-        place = F.hash(*keys, f"{letter}bin", *(letter + name for name in _scope(scoped)))
-        sides.append(placed.select("*", place.alias(f"{letter}place")))
+        names = [*columns_of(len(own.fields)), "ts", *_scope(scoped)]
+        if own.steady and own.span is not None:
+            # What follows from the start need not travel.
+            ends[letter] = expiry(f"{letter}ts", own.span)
+        else:
+            ends[letter] = f"{letter}ets"
+            names.append("ets")
+        keys = [_partitioning(f"c{own.place(n)}", own.fields[own.place(n)].dataType) for n in on]
+        # Of one key, neighbouring bins have different places, so that a pair meets once. Different
+        # keys may share a place; they are told apart when they meet.
+        place = F.hash(F.lit(0), *keys, *_scope(scoped)).bitwiseXOR(
+            F.expr(f"CAST(({bins[letter]}) & {2**31 - 1}L AS int)")
+        )
+        columns = [F.expr(f"{name} AS {letter}{name}") for name in names]
+        sides.append(df.select(*columns, place.alias(f"{letter}place")))
     pairs = [(f"c{left.place(n)}", f"c{right.place(n)}") for n in on]
-    pairs += [("bin", "bin"), *((name, name) for name in _scope(scoped))]
+    pairs += [(name, name) for name in _scope(scoped)]
     # Written as two comparisons, an equality is no further key of the join: Spark sorts by one
     # number several times as fast as by more.
     same = [f"l{mine} >= r{theirs} AND l{mine} <= r{theirs}" for mine, theirs in pairs]
-    met = " AND ".join(["lplace = rplace", *same, "lts < rets", "rts < lets"])
+    met = " AND ".join(["lplace = rplace", *same, f"lts < {ends['r']}", f"rts < {ends['l']}"])
     shared = [
         _partitioning(f"lc{left.place(name)}", left.fields[left.place(name)].dataType)
         for name in on
@@ -396,7 +421,8 @@ def _binned_join(left: Lifetimes, right: Lifetimes, on: Sequence[str], width: in
         if field.name not in on
     ]
     made = [column.alias(f"c{at}") for at, column in enumerate([*shared, *rest])]
-    times = [F.expr("greatest(lts, rts) AS ts"), F.expr("least(lets, rets) AS ets")]
+    times = [F.expr("greatest(lts, rts) AS ts")]
+    times += [F.expr(f"least({ends['l']}, {ends['r']}) AS ets")]
     scope = [F.col("lscope").alias("scope")] if scoped else []
     return Lifetimes(
         sides[0].join(sides[1], F.expr(met)).select(*made, *times, *scope),
@@ -404,7 +430,7 @@ def _binned_join(left: Lifetimes, right: Lifetimes, on: Sequence[str], width: in
         scoped,
         left.births + right.births,
         _shortest(left, right),
-        f"Spark SQL: equal keys in bins of {2**bits} us, then lives that overlap",
+        how=f"Spark SQL: equal keys in bins of {2**bits} us, then lives that overlap",
     )
 
 
@@ -518,6 +544,13 @@ def argument_type(own: HasFields, item: Aggregate) -> T.DataType | None:
     if len(item.args) == 1 and isinstance(item.args[0], Col):
         return own.fields[own.place(item.args[0].name)].dataType
     return None
+
+
+def expiry(ts: str, span: int) -> str:
+    """When a row that starts at `ts` ends, in SQL; past the end of time it never does."""
+    # The longest closed range is one instant longer than a number can be.
+    moved = f"{ts} + {span}L" if span <= NEVER else f"{ts} - (-{span}L)"
+    return f"IF({ts} <= {NEVER - span}L, {moved}, {NEVER}L)"
 
 
 def never() -> SparkColumn:
