@@ -32,6 +32,7 @@ from reference.caseformat import dump_case
 from reference.query import OPERATORS
 
 DEFAULT_ADAPTERS = ("in-process", "spark-batch")
+FAILURES = Path("tickproof-failures")
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class CheckWish:
     case: str | None = None
     json: Path | None = None
     junit: Path | None = None
-    failures: Path = Path("tickproof-failures")
+    failures: Path = FAILURES
     quiet: bool = False
 
 
@@ -129,8 +130,7 @@ def _cell(tally: Tally | None) -> Text:
 
 def _show_violations(report: Report, wish: CheckWish, console: Console) -> None:
     for number, violation in enumerate(report.violations):
-        path = _saved(violation, wish)
-        repeat = f"tickproof check {shlex.quote(report.adapter)} --case {shlex.quote(str(path))}"
+        repeat = repeatable(report.adapter, violation, wish.failures)
         report.violations[number] = replace(violation, repeat=repeat)
         verdict = violation.verdict
         console.print()
@@ -145,10 +145,11 @@ def _show_violations(report: Report, wish: CheckWish, console: Console) -> None:
         console.print(f"To run exactly this case again:  {repeat}", highlight=False, soft_wrap=True)
 
 
-def _saved(violation: Violation, wish: CheckWish) -> Path:
-    path = wish.failures / f"{violation.case.name}.json"
+def repeatable(adapter: str, violation: Violation, folder: Path = FAILURES) -> str:
+    """Save the case of a violation; the command that runs exactly this case again."""
+    path = folder / f"{violation.case.name}.json"
     write(path, lambda: dump_case(violation.case))
-    return path
+    return f"tickproof check {shlex.quote(adapter)} --case {shlex.quote(str(path))}"
 
 
 def junit(reports: Sequence[Report]) -> str:
