@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -22,16 +22,17 @@ from rich.text import Text
 
 from conformance.catalogue import find_case
 from conformance.check import check, check_cases
-from conformance.generate import DEFAULT_CASES, DEFAULT_SEED
+from conformance.files import write
+from conformance.generate import CASES_PER_QUERY, DEFAULT_CASES, DEFAULT_SEED
 from conformance.report import Report, Tally, Violation, combined_json
 from conformance.run import LEVELS
 from conformance.terminal import show
 from conformance.timeline import timeline
 from reference.caseformat import dump_case
-from reference.errors import CaseError
 from reference.query import OPERATORS
 
 DEFAULT_ADAPTERS = ("in-process", "spark-batch")
+FAILURES = Path("tickproof-failures")
 
 
 @dataclass(frozen=True)
@@ -43,10 +44,11 @@ class CheckWish:
     seed: int = DEFAULT_SEED
     operators: tuple[str, ...] = ()
     levels: tuple[str, ...] = ()
+    per_query: int = CASES_PER_QUERY
     case: str | None = None
     json: Path | None = None
     junit: Path | None = None
-    failures: Path = Path("tickproof-failures")
+    failures: Path = FAILURES
     quiet: bool = False
 
 
@@ -58,8 +60,8 @@ def run_checks(wish: CheckWish, console: Console) -> bool:
             _show(report, console)
     for report in reports:
         _show_violations(report, wish, console)
-    _write(wish.json, lambda: json.dumps(combined_json(reports), indent=2) + "\n")
-    _write(wish.junit, lambda: junit(reports))
+    write(wish.json, lambda: json.dumps(combined_json(reports), indent=2) + "\n")
+    write(wish.junit, lambda: junit(reports))
     for report in reports:
         verdict = "conforms" if report.conforms else "does not conform"
         console.print(
@@ -96,6 +98,7 @@ def _checked(name: str, wish: CheckWish, console: Console) -> Report:
             seed=wish.seed,
             operators=wish.operators,
             levels=wish.levels,
+            per_query=wish.per_query,
             watch=watch,
         )
 
@@ -127,8 +130,7 @@ def _cell(tally: Tally | None) -> Text:
 
 def _show_violations(report: Report, wish: CheckWish, console: Console) -> None:
     for number, violation in enumerate(report.violations):
-        path = _saved(violation, wish)
-        repeat = f"tickproof check {shlex.quote(report.adapter)} --case {shlex.quote(str(path))}"
+        repeat = repeatable(report.adapter, violation, wish.failures)
         report.violations[number] = replace(violation, repeat=repeat)
         verdict = violation.verdict
         console.print()
@@ -143,21 +145,11 @@ def _show_violations(report: Report, wish: CheckWish, console: Console) -> None:
         console.print(f"To run exactly this case again:  {repeat}", highlight=False, soft_wrap=True)
 
 
-def _saved(violation: Violation, wish: CheckWish) -> Path:
-    path = wish.failures / f"{violation.case.name}.json"
-    _write(path, lambda: dump_case(violation.case))
-    return path
-
-
-def _write(path: Path | None, text: Callable[[], str]) -> None:
-    if path is None:
-        return
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text(), encoding="utf-8")
-    except OSError as error:
-        reason = error.strerror or error
-        raise CaseError(f"{path}: cannot be written ({reason}); choose another file") from None
+def repeatable(adapter: str, violation: Violation, folder: Path = FAILURES) -> str:
+    """Save the case of a violation; the command that runs exactly this case again."""
+    path = folder / f"{violation.case.name}.json"
+    write(path, lambda: dump_case(violation.case))
+    return f"tickproof check {shlex.quote(adapter)} --case {shlex.quote(str(path))}"
 
 
 def junit(reports: Sequence[Report]) -> str:

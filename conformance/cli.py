@@ -28,6 +28,7 @@ Examples:
   tickproof check python:my.engine:Adapter     judge yours
   tickproof check "stdio:./my-engine"          judge yours, in any language
   tickproof smoke "stdio:./my-engine"          is it the adapter, or the engine?
+  tickproof mutants                            does the suite find what is wrong?
   tickproof fixtures                           the cases that come with Tickproof
   tickproof explain 004-figure-6-minus         one of them, drawn in the terminal
   tickproof explain my-case.json --at 8        what is live at 8, and the answer there
@@ -134,6 +135,9 @@ def _check(
     levels: Annotated[
         str, typer.Option(metavar="A,B,...", help="Only these levels, separated by commas.")
     ] = "",
+    per_query: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Cases for each query; fewer: more queries.")
+    ] = 50,
     case: Annotated[
         str | None,
         typer.Option(metavar="CASE", help="Check this case only: a file, or a fixture's name."),
@@ -169,6 +173,7 @@ def _check(
         seed=seed,
         operators=_listed(operators),
         levels=_listed(levels),
+        per_query=per_query,
         case=case,
         json=json,
         junit=junit,
@@ -209,6 +214,39 @@ def _smoke(
     finally:
         opened.close()
     return {FINE: CONFORMS, BROKEN: COULD_NOT_RUN}.get(status, DOES_NOT_CONFORM)
+
+
+@app.command("mutants", short_help="Measure the suite: does it find operators that are wrong?")
+def _mutants(
+    json: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the score as JSON.")
+    ] = None,
+    operators: Annotated[
+        str, typer.Option(metavar="A,B,...", help="Only mutants of these operators.")
+    ] = "",
+    levels: Annotated[
+        str, typer.Option(metavar="A,B,...", help="Only mutants that break these levels.")
+    ] = "",
+    seed: Annotated[int, typer.Option(metavar="S", help="Other seeds give other cases.")] = 7,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="No progress and no table; survivors still show.")
+    ] = False,
+) -> int:
+    r"""Hunt operators that are wrong on purpose with the cases that 'check' generates.
+
+    A mutant is killed by a verdict against it at the level that it breaks. Exits with 1 if one
+    survives: then the suite has a hole.
+
+    \b
+    Examples:
+      tickproof mutants
+      tickproof mutants --operators minus,distinct --json score.json
+    """
+    from conformance.mutants.score import ScoreWish, run_hunt
+    from conformance.terminal import console_for
+
+    wish = ScoreWish(_listed(operators), _listed(levels), seed, json, quiet)
+    return CONFORMS if run_hunt(wish, console_for(sys.stdout)) else DOES_NOT_CONFORM
 
 
 @app.command("adapters", short_help="List what can be checked by name.")

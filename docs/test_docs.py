@@ -74,8 +74,10 @@ def test_the_commands_of_the_how_to_do_what_it_says(
     assert len(commands) >= 3
     monkeypatch.chdir(tmp_path)
     (tmp_path / "docs").symlink_to(HERE)
+    assert {command[0] for command in commands} == {"tickproof", "pytest"}
     for program, *arguments in commands:
-        assert program == "tickproof"
+        if program == "pytest":
+            continue  # conformance/tests/test_suite_plugin.py runs it
         if "perl" in arguments[1] and shutil.which("perl") is None:
             continue
         assert main(arguments) == 0, arguments

@@ -98,7 +98,7 @@ class OnlyGrows(Engine):
         return super().group_by(query, [Life(s, NEVER, row) for s, _, row in lives], begun)
 
 
-@mutant("group_by", bug="duplicates-collapsed")
+@mutant("group_by", breaks="aggregate count", bug="duplicates-collapsed")
 class GroupsOfSets(Engine):
     """Equal rows count once in their group."""
 
