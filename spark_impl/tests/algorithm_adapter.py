@@ -10,7 +10,7 @@ from conformance.adapter import Claims
 from conformance.check import check_cases, without_punctuations
 from conformance.run import Failure, Run, StepReport
 from properties.bulk import bulk_runs
-from reference.case import AppendRow, Case
+from reference.case import AppendRow, Case, Change
 from reference.clock import MAX_TIME, NEVER
 from reference.query import Join, Query, Source, Windowed, WindowJoin
 from reference.streams import (
@@ -88,22 +88,24 @@ class _Run:
         for at, ts, row in self.driver.held():
             held[self.sources[at].name].append(StreamTuple(ts, row))
         appended = [appended_row(self.case.query, one) for one in made if isinstance(one, Joined)]
-        return StepReport((), appended, watermark, (), held)
+        changes = [one for one in made if isinstance(one, Change)]
+        return StepReport(changes, appended, watermark, (), held)
 
 
 def sources(query: Query) -> list[Source]:
-    """The streams of a join of windows, one for each input."""
+    """The streams of a join of windows, one for each input; of other queries each once."""
     if isinstance(query, WindowJoin):
         return [source for _, source in query.inputs]
-    assert isinstance(query, Join)
-    return [child.source for child in query.inputs if isinstance(child, Windowed)]
+    if isinstance(query, Join) and all(isinstance(child, Windowed) for child in query.inputs):
+        return [child.source for child in query.inputs if isinstance(child, Windowed)]
+    return list(query.sources)
 
 
 def windows(query: Query) -> list[Window]:
-    if isinstance(query, WindowJoin):
-        return [Unbounded() for _ in query.inputs]
-    assert isinstance(query, Join)
-    return [child.window for child in query.inputs if isinstance(child, Windowed)]
+    """The windows of a join of windows; for other queries nothing that orders equal times."""
+    if isinstance(query, Join) and all(isinstance(child, Windowed) for child in query.inputs):
+        return [child.window for child in query.inputs if isinstance(child, Windowed)]
+    return [Unbounded() for _ in sources(query)]
 
 
 def on_places(query: Query) -> list[tuple[int, ...]]:
@@ -142,15 +144,21 @@ def joined_windows(kinds: Sequence[Window], key: str = "bigint") -> Join:
 
 
 def runs(
-    query: Query, count: int, seed: int, tuples: int = 24, *, punctuations: bool = False
+    query: Query,
+    count: int,
+    seed: int,
+    tuples: int = 24,
+    *,
+    punctuations: bool = False,
+    output: str = "append",
 ) -> list[Case]:
-    """Cases with steps, watermarks and restarts, for append-only output."""
+    """Cases with steps, watermarks and restarts."""
     made = bulk_runs(query, count, seed, tuples=tuples, honest=bool(seed % 2))
     if not punctuations:
         made = [without_punctuations(case) for case in made]
     # One watermark for all streams cannot tell that one of them has ended and another has not.
     made = [case for case in made if Watermark(MAX_TIME) not in _elements(case)]
-    return [replace(case, output="append") for case in made]
+    return [replace(case, output=output) for case in made]
 
 
 def _elements(case: Case) -> set[Element]:
