@@ -9,6 +9,7 @@ from typing import Any
 from conformance.adapter import Claims
 from conformance.check import check_cases, without_punctuations
 from conformance.run import Failure, Run, StepReport
+from conformance.shrink import without
 from properties.bulk import bulk_runs
 from reference.case import AppendRow, Case, Change
 from reference.clock import MAX_TIME, NEVER
@@ -63,6 +64,7 @@ class _Run:
         ]
         self.driver = StepDriver(make(case.query), orders)
         self.gates = {source.name: Gate(source.columns) for source in self.sources}
+        self.seen: dict[str, int] = {}
 
     def reports(self) -> list[StepReport]:
         arrivals = [*self.case.arrivals(), *([{}] if self.case.steps else [])]
@@ -77,10 +79,24 @@ class _Run:
                 at: [(t.ts, t.row) for t in fresh[source.name]]
                 for at, source in enumerate(self.sources)
             }
-            made = self.driver.step(by_stream, watermark)
+            made = self.driver.step(by_stream, watermark, self._closing())
             found.append(self._report(made, watermark))
             if number in self.restarts:
                 self.driver = StepDriver.restored(self.driver.stored())
+        return found
+
+    def _closing(self) -> dict[int, list[tuple[int, Row]]]:
+        """The punctuations that are new and say no more than that a key is closed."""
+        query = self.case.query
+        if not isinstance(query, Join) or not query.on:
+            return {}
+        found: dict[int, list[tuple[int, Row]]] = {}
+        for at, (source, places) in enumerate(zip(self.sources, on_places(query), strict=True)):
+            promises = self.gates[source.name].promises
+            fresh = promises[self.seen.get(source.name, 0) :]
+            self.seen[source.name] = len(promises)
+            closed = [(p.ts, key_punctuation(p, places)) for p in fresh]
+            found[at] = [(ts, values) for ts, values in closed if values is not None]
         return found
 
     def _report(self, made: Sequence[Any], watermark: int | None) -> StepReport:
@@ -159,6 +175,17 @@ def runs(
     # One watermark for all streams cannot tell that one of them has ended and another has not.
     made = [case for case in made if Watermark(MAX_TIME) not in _elements(case)]
     return [replace(case, output=output) for case in made]
+
+
+def only_key_punctuations(case: Case) -> Case:
+    """Without the punctuations that say something else than that a key is closed."""
+    for source, places in zip(sources(case.query), on_places(case.query), strict=True):
+        elements = case.streams[source.name].elements
+        for at in reversed(range(len(elements))):
+            element = elements[at]
+            if isinstance(element, Punctuation) and key_punctuation(element, places) is None:
+                case = without(case, source.name, range(at, at + 1))
+    return case
 
 
 def _elements(case: Case) -> set[Element]:
