@@ -71,11 +71,14 @@ class MovingWindowJoin(TupleAtATime[Joined]):
         if self.lazy:
             other.invalidate_for_probe(ts, key)
         found = [self._joined(stream, new, old) for old in self._matching(other, new)]
+        self._insert(stream, new)
+        return found
+
+    def _insert(self, stream: int, new: Item) -> None:
         own = self.stores[stream]
         own.insert(new)
         if not self.lazy:
-            own.invalidate(ts)
-        return found
+            own.invalidate(new.ts)
 
     def _matching(self, other: WindowStore, new: Item) -> Iterator[Item]:
         for old in other.probe(new.key):

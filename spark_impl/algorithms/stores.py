@@ -34,6 +34,14 @@ class WindowStore(ABC):
         """Remove what a probe would meet in vain."""
 
     @abstractmethod
+    def evict_oldest(self) -> None:
+        """Remove the oldest tuple, live or not, to make room."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many tuples are held."""
+
+    @abstractmethod
     def clear(self) -> None:
         """Forget everything: all streams have ended."""
 
@@ -89,6 +97,12 @@ class ListStore(WindowStore):
         self.work.touched += 1
         return next(islice(self.list, at, None)).ets <= now
 
+    def evict_oldest(self) -> None:
+        self.list.popleft()
+
+    def __len__(self) -> int:
+        return len(self.list)
+
     def clear(self) -> None:
         self.list.clear()
 
@@ -140,6 +154,21 @@ class HashStore(WindowStore):
             most -= 1
         if not bucket:
             del self.lists[key]
+
+    def evict_oldest(self) -> None:
+        assert self.in_time_order is not None, "only with active invalidation"
+        oldest = self.in_time_order.popleft()
+        bucket = self.lists[oldest.key]
+        bucket.popleft()
+        if not bucket:
+            del self.lists[oldest.key]
+
+    def __len__(self) -> int:
+        return (
+            sum(map(len, self.lists.values()))
+            if self.in_time_order is None
+            else len(self.in_time_order)
+        )
 
     def clear(self) -> None:
         self.lists.clear()

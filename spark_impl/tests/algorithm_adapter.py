@@ -10,8 +10,9 @@ from conformance.adapter import Claims
 from conformance.check import check_cases
 from conformance.generate import without_punctuations
 from conformance.run import Failure, Run, StepReport
+from conformance.shrink import without
 from properties.bulk import bulk_runs
-from reference.case import AppendRow, Case
+from reference.case import AppendRow, Case, Change
 from reference.clock import MAX_TIME, NEVER
 from reference.query import Join, Query, Source, Windowed, WindowJoin
 from reference.streams import (
@@ -64,6 +65,7 @@ class _Run:
         ]
         self.driver = StepDriver(make(case.query), orders)
         self.gates = {source.name: Gate(source.columns) for source in self.sources}
+        self.seen: dict[str, int] = {}
 
     def reports(self) -> list[StepReport]:
         arrivals = [*self.case.arrivals(), *([{}] if self.case.steps else [])]
@@ -78,10 +80,24 @@ class _Run:
                 at: [(t.ts, t.row) for t in fresh[source.name]]
                 for at, source in enumerate(self.sources)
             }
-            made = self.driver.step(by_stream, watermark)
+            made = self.driver.step(by_stream, watermark, self._closing())
             found.append(self._report(made, watermark))
             if number in self.restarts:
                 self.driver = StepDriver.restored(self.driver.stored())
+        return found
+
+    def _closing(self) -> dict[int, list[tuple[int, Row]]]:
+        """The punctuations that are new and say no more than that a key is closed."""
+        query = self.case.query
+        if not isinstance(query, Join) or not query.on:
+            return {}
+        found: dict[int, list[tuple[int, Row]]] = {}
+        for at, (source, places) in enumerate(zip(self.sources, on_places(query), strict=True)):
+            promises = self.gates[source.name].promises
+            fresh = promises[self.seen.get(source.name, 0) :]
+            self.seen[source.name] = len(promises)
+            closed = [(p.ts, key_punctuation(p, places)) for p in fresh]
+            found[at] = [(ts, values) for ts, values in closed if values is not None]
         return found
 
     def _report(self, made: Sequence[Any], watermark: int | None) -> StepReport:
@@ -89,22 +105,24 @@ class _Run:
         for at, ts, row in self.driver.held():
             held[self.sources[at].name].append(StreamTuple(ts, row))
         appended = [appended_row(self.case.query, one) for one in made if isinstance(one, Joined)]
-        return StepReport((), appended, watermark, (), held)
+        changes = [one for one in made if isinstance(one, Change)]
+        return StepReport(changes, appended, watermark, (), held)
 
 
 def sources(query: Query) -> list[Source]:
-    """The streams of a join of windows, one for each input."""
+    """The streams of a join of windows, one for each input; of other queries each once."""
     if isinstance(query, WindowJoin):
         return [source for _, source in query.inputs]
-    assert isinstance(query, Join)
-    return [child.source for child in query.inputs if isinstance(child, Windowed)]
+    if isinstance(query, Join) and all(isinstance(child, Windowed) for child in query.inputs):
+        return [child.source for child in query.inputs if isinstance(child, Windowed)]
+    return list(query.sources)
 
 
 def windows(query: Query) -> list[Window]:
-    if isinstance(query, WindowJoin):
-        return [Unbounded() for _ in query.inputs]
-    assert isinstance(query, Join)
-    return [child.window for child in query.inputs if isinstance(child, Windowed)]
+    """The windows of a join of windows; for other queries nothing that orders equal times."""
+    if isinstance(query, Join) and all(isinstance(child, Windowed) for child in query.inputs):
+        return [child.window for child in query.inputs if isinstance(child, Windowed)]
+    return [Unbounded() for _ in sources(query)]
 
 
 def on_places(query: Query) -> list[tuple[int, ...]]:
@@ -143,15 +161,32 @@ def joined_windows(kinds: Sequence[Window], key: str = "bigint") -> Join:
 
 
 def runs(
-    query: Query, count: int, seed: int, tuples: int = 24, *, punctuations: bool = False
+    query: Query,
+    count: int,
+    seed: int,
+    tuples: int = 24,
+    *,
+    punctuations: bool = False,
+    output: str = "append",
 ) -> list[Case]:
-    """Cases with steps, watermarks and restarts, for append-only output."""
+    """Cases with steps, watermarks and restarts."""
     made = bulk_runs(query, count, seed, tuples=tuples, honest=bool(seed % 2))
     if not punctuations:
         made = [without_punctuations(case) for case in made]
     # One watermark for all streams cannot tell that one of them has ended and another has not.
     made = [case for case in made if Watermark(MAX_TIME) not in _elements(case)]
-    return [replace(case, output="append") for case in made]
+    return [replace(case, output=output) for case in made]
+
+
+def only_key_punctuations(case: Case) -> Case:
+    """Without the punctuations that say something else than that a key is closed."""
+    for source, places in zip(sources(case.query), on_places(case.query), strict=True):
+        elements = case.streams[source.name].elements
+        for at in reversed(range(len(elements))):
+            element = elements[at]
+            if isinstance(element, Punctuation) and key_punctuation(element, places) is None:
+                case = without(case, source.name, range(at, at + 1))
+    return case
 
 
 def _elements(case: Case) -> set[Element]:

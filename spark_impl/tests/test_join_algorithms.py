@@ -14,6 +14,7 @@ from reference.query import Query
 from reference.windows import Window
 from spark_impl.algorithms.base import Joined, TupleAtATime
 from spark_impl.algorithms.driver import StepDriver, order_columns, run_all
+from spark_impl.algorithms.limits import MemoryLimitedJoin, Regulated
 from spark_impl.algorithms.moving_window_joins import MovingWindowJoin
 from spark_impl.algorithms.multi_joins import (
     EagerMultiWayNLJ,
@@ -28,8 +29,11 @@ from spark_impl.planners.moving_window_joins import (
     ALGORITHMS,
     COUNTED,
     JoinInput,
+    allocation_for_variable_rates,
     join_cost,
     lazy_nested_loops_cost,
+    memory_for_fixed_rates,
+    regulated_rates,
 )
 from spark_impl.planners.multi_joins import (
     StreamStatistics,
@@ -345,3 +349,96 @@ def test_the_work_of_naive_and_general_joins_is_what_the_formulas_say(order):
     found = loop_cost(THREE, lambda w, a: GeneralLazyMultiWayNLJ(w, a, ticks, orders))
     predicted = general_lazy_cost(statistics, orders, tau, timestamps_compared=True)
     assert found == pytest.approx(predicted, rel=0.1)
+
+
+# --- 002 with too little of something -------------------------------------------------------------
+
+
+def results_per_second(
+    rates: tuple[float, float],
+    windows: tuple[float, float],
+    keys: int,
+    *,
+    shares: tuple[float, float] = (1, 1),
+    memory: tuple[int, int] = (10**9, 10**9),
+    seconds: int = 40,
+) -> float:
+    """Joined tuples per second of a join with limits, once its windows are full."""
+    kinds = [Range(int(window * SECOND)) for window in windows]
+    limited = MemoryLimitedJoin("HHJ", kinds, [(0,), (0,)], memory)
+    join = Regulated(limited, shares)
+    half, found, arrived = seconds * SECOND // 2, 0, 0
+    for ts, stream, row in two_streams(*rates, keys, int(sum(rates) * seconds * 1.3)):
+        if ts < 2 * half:
+            arrived += 1
+            found += len(join.arrive(stream, ts, row)) * (ts >= half)
+    assert all(len(store) <= most for store, most in zip(limited.stores, memory, strict=True))
+    taken = sum(round(rate * share * seconds) for rate, share in zip(rates, shares, strict=True))
+    assert arrived - sum(join.dropped) == pytest.approx(taken, rel=0.1)
+    return found / (seconds / 2)
+
+
+def test_equal_rates_give_the_most_results():
+    """Figure 8: of 80 and 20 tuples a second only 10 can be served; selectivity 0.02."""
+    found = {
+        (a, b): results_per_second((80, 20), (9, 1), 50, shares=(a / 80, b / 20))
+        for a, b in ((8, 2), (2, 8), (9, 1), (1, 9), regulated_rates(80, 20, 10))
+    }
+    assert max(found, key=found.__getitem__) == (5, 5)
+    assert found[5.0, 5.0] == pytest.approx(0.02 * 5 * 5 * 10, rel=0.25)
+
+
+def test_memory_for_the_slower_stream_gives_the_most_results():
+    """Figure 9: 10 and 50 tuples a second, memory of 1000 tuples, selectivity 0.005."""
+    a, b = (JoinInput(rate, 1e9, keys) for rate, keys in ((10, 200), (50, 100)))
+    kept_a, kept_b = memory_for_fixed_rates(a, b, 1000)
+    best = (int(kept_a), int(kept_b))
+    splits = [(0, 1000), (167, 833), (833, 167), (500, 500), best]
+    found = [
+        results_per_second((10, 50), (1e6, 1e6), 200, memory=split, seconds=240) for split in splits
+    ]
+    assert max(found) == found[-1]
+    assert min(found) == found[0]
+    assert found[-1] == pytest.approx(0.005 * 50 * 1000, rel=0.1)
+
+
+def test_one_stream_probes_and_the_other_is_kept():
+    """Figure 10: 10 tuples a second, memory of 100 tuples, selectivity 0.01."""
+    mixed = allocation_for_variable_rates(100, 10)
+    limit = mixed.output_rate(0.01)
+    strategies = {
+        "A kept, B probes": ((0.5, 9.5), (100, 0)),
+        "B kept, A probes": ((9.5, 0.5), (0, 100)),
+        "equal": ((5, 5), (50, 50)),
+        "A both": ((9.5, 0.5), (100, 0)),
+        "B both": ((0.5, 9.5), (0, 100)),
+    }
+    found = {
+        name: results_per_second(rates, (1e6, 1e6), 100, memory=memory, seconds=600)
+        for name, (rates, memory) in strategies.items()
+    }
+    assert sorted(found, key=found.__getitem__)[-2:] in (
+        ["A kept, B probes", "B kept, A probes"],
+        ["B kept, A probes", "A kept, B probes"],
+    )
+    assert min(found["A kept, B probes"], found["B kept, A probes"]) > found["equal"]
+    assert found["equal"] > max(found["A both"], found["B both"])
+    # Half a tuple a second fills the window that is kept; the rest of the limit is reached.
+    assert found["A kept, B probes"] == pytest.approx(limit * 0.95, rel=0.1)
+
+
+def test_limits_that_mean_nothing_are_refused():
+    join = MovingWindowJoin("HHJ", [Range(5)] * 2, [(0,), (0,)])
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        Regulated(join, [2, 0])
+    with pytest.raises(ValueError, match="number of tuples"):
+        MemoryLimitedJoin("HHJ", [Range(5)] * 2, [(0,), (0,)], [-1, 3])
+
+
+def test_without_need_a_limit_changes_nothing():
+    limited = MemoryLimitedJoin("HNJ", [Range(SECOND)] * 2, [(0,), (0,)], [10**6] * 2)
+    plain = MovingWindowJoin("HNJ", [Range(SECOND)] * 2, [(0,), (0,)])
+    joins: list[TupleAtATime[Joined]] = [plain, Regulated(limited, [1, 1])]
+    made = [[j.arrive(s, ts, row) for ts, s, row in two_streams(20, 30, 5, 500)] for j in joins]
+    assert made[0] == made[1]
+    assert limited.evicted == [0, 0]

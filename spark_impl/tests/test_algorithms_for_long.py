@@ -1,0 +1,102 @@
+"""A thousand cases and more for each of the papers' algorithms; minutes, so only when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from reference import Range, Unbounded
+from reference.query import Query
+from reference.windows import Window
+from spark_impl.algorithms.base import TupleAtATime
+from spark_impl.algorithms.moving_window_joins import MovingWindowJoin
+from spark_impl.algorithms.negative_tuples import APPROACHES, Pipeline
+from spark_impl.planners.moving_window_joins import ALGORITHMS
+from spark_impl.tests import test_negative_tuples, test_punctuated_joins, test_window_joins
+from spark_impl.tests.algorithm_adapter import Make, joined_windows, judge, on_places, runs, windows
+from spark_impl.tests.test_join_algorithms import multi_way
+
+pytestmark = pytest.mark.soak
+
+CASES = 1_000
+WINDOWS: list[tuple[Window, ...]] = [
+    (Range(5), Range(5), Range(5)),
+    (Range(2, "[]"), Range(9), Range(4)),
+    (Range(0, "[]"), Unbounded(), Range(7)),
+    (Range(1), Range(3, "[]"), Range(20)),
+]
+
+
+def check(make: Make, queries: Sequence[Query], levels: Sequence[str], **more: object) -> None:
+    each = -(-CASES // len(queries))
+    for number, query in enumerate(queries):
+        judge(make, runs(query, each, 100 + number, **more), levels)  # type: ignore[arg-type]
+
+
+def pairs() -> list[Query]:
+    return [
+        joined_windows(kinds[:2], key)
+        for kinds in WINDOWS
+        for key in ("bigint", "double", "string")
+    ]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("invalidation", ["active", "lazy"])
+def test_moving_window_joins(algorithm, invalidation):
+    def make(query: Query) -> MovingWindowJoin:
+        return MovingWindowJoin(
+            algorithm, windows(query), on_places(query), invalidation=invalidation
+        )
+
+    check(make, pairs(), ["final", "prompt", "durable"])
+
+
+def names_of_multi_joins() -> Iterator[str]:
+    yield from multi_way(joined_windows(WINDOWS[0]), (2, 0, 1))
+
+
+@pytest.mark.parametrize("name", names_of_multi_joins())
+def test_multi_joins(name):
+    def make(query: Query) -> TupleAtATime:  # type: ignore[type-arg]
+        return multi_way(query, (2, 0, 1))[name]
+
+    eager = not name[-1].isdigit()
+    levels = ["final", "durable"] + ["prompt"] * eager
+    check(make, [joined_windows(kinds) for kinds in WINDOWS], levels)
+
+
+@pytest.mark.parametrize("name", test_window_joins.ANY_WINDOWS)
+def test_window_joins_of_any_form(name):
+    forms = [*test_window_joins.FORM_1, *test_window_joins.FORM_2, *test_window_joins.FORM_3]
+    check(test_window_joins.ANY_WINDOWS[name], forms, ["final", "prompt", "durable"])
+
+
+def test_mw_join():
+    check(test_window_joins.mw, test_window_joins.FORM_1, ["final", "prompt", "durable"])
+
+
+@pytest.mark.parametrize("make", [test_punctuated_joins.pwjoin, test_punctuated_joins.wjoin])
+def test_punctuated_joins_of_two(make):
+    check(make, pairs(), ["final", "prompt", "durable"], punctuations=True)
+
+
+def test_punctuated_joins_of_many():
+    queries = [joined_windows(kinds) for kinds in WINDOWS]
+    levels = ["final", "prompt", "durable"]
+    check(test_punctuated_joins.nary, queries, levels, punctuations=True)
+
+
+@pytest.mark.parametrize("approach", APPROACHES)
+def test_pipelines(approach):
+    levels = ["final", "durable"] + ["prompt"] * (approach != "ita")
+    shapes = test_negative_tuples.SHAPES.values()
+    possible = [shape for shape in shapes if approach != "ita" or not shape.above_late]
+    for number, shape in enumerate(possible):
+        cases = runs(shape.query, -(-CASES // len(possible)), number, output="changelog")
+
+        def make(query: Query, shape: test_negative_tuples.Shape = shape) -> Pipeline:
+            return shape.make(query, approach)
+
+        judge(make, cases, levels)
