@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from conformance import bulk
 from conformance.adapter import Adapter, BulkAdapter
 from conformance.adapters import open_adapter
-from conformance.expectation import expectations
+from conformance.expectation import Expectation, expectations, worked_out
 from conformance.judge import FAILED, Judgement, Verdict, judge
 from conformance.report import Report, Violation
 from conformance.run import LEVELS, Failure, Run, StepReport
@@ -39,6 +39,8 @@ DEFAULT_SEED = 7
 CASES_PER_QUERY = 50
 STEPPED_SHARE = 10
 """One case in so many has steps, if the implementation claims more than final."""
+RESTARTED_SHARE = 5
+"""Of an engine that takes long to start, one query in so many is restarted."""
 
 Watch = Callable[[str, int, int], None]
 """Told the operator at work, the cases done, and the cases in all."""
@@ -79,7 +81,7 @@ def check(
     seed: int = DEFAULT_SEED,
     operators: Sequence[str] = (),
     levels: Sequence[str] = (),
-    per_query: int = CASES_PER_QUERY,
+    per_query: int | None = None,
     watch: Watch | None = None,
 ) -> Report:
     """Check an adapter on generated cases.
@@ -89,10 +91,16 @@ def check(
     (True, True)
     """
     plan = Plan(
-        cases, seed, tuple(operators or OPERATORS), tuple(levels or LEVELS), per_query=per_query
+        cases,
+        seed,
+        tuple(operators or OPERATORS),
+        tuple(levels or LEVELS),
+        per_query=per_query or CASES_PER_QUERY,
     )
     opened = open_adapter(adapter) if isinstance(adapter, str) else adapter
     label = adapter if isinstance(adapter, str) else adapter.name
+    if per_query is None and opened.claims.cases_per_query is not None:
+        plan = replace(plan, per_query=opened.claims.cases_per_query)
     try:
         return _Check(opened, plan, watch or (lambda *_: None), label).report()
     finally:
@@ -127,10 +135,13 @@ class _Check:
     def report(self) -> Report:
         started = time.perf_counter()
         stepped = [level for level in self.levels if level != "final"]
-        for operator, query, many in self.queries():
+        for number, (operator, query, many) in enumerate(self.queries()):
             self.watch(operator, self.result.cases, self.plan.cases)
             if reason := self.claims.query_refusal(query):
                 self.not_claimed(reason, many)
+                continue
+            if self.claims.cases_per_query is not None:
+                self.stepped(operator, query, many, restarts=number % RESTARTED_SHARE == 0)
                 continue
             self.batch(operator, query, many)
             if stepped:
@@ -202,12 +213,17 @@ class _Check:
 
     # cases with steps
 
-    def stepped(self, operator: str, query: Query, many: int) -> None:
+    def stepped(self, operator: str, query: Query, many: int, restarts: bool = True) -> None:
         tuples = min(self.plan.tuples, 16)
         cases = bulk_runs(query, many, self.plan.seed, tuples=tuples)
+        if not restarts:
+            cases = [replace(case, restarts=()) for case in cases]
         if not self.claims.punctuations:
             cases = [without_punctuations(case) for case in cases]
         self.result.cases += many
+        if self.claims.cases_per_query is not None:
+            expected = bulk.expected_changelogs(query, [admitted(case) for case in cases])
+            self.result.interesting(operator, interesting(expected, many))
         self.judged([(operator, case) for case in cases])
 
     def judged(
@@ -251,9 +267,18 @@ class _Check:
         """Run the cases, and judge each run by what was expected before it ran."""
         expected = expectations(cases)
         runs = self.adapter.run([case.without_expectation() for case in cases])
+        if self.claims.cases_per_query is not None:
+            runs = list(runs)
+            expected = worked_out(list(map(by_its_clock, expected, runs)))
         for case, run, right in zip(cases, runs, expected, strict=True):
-            by_element = isinstance(run, Run) and run.arrival == "element"
-            yield judge(case, run, levels, right if by_element else None), run
+            yield judge(case, run, levels, by_its_clock(right, run)), run
+
+
+def by_its_clock(right: Expectation, run: Run | Failure) -> Expectation:
+    """What is expected by the clock of the run: it says which tuples are late, and nothing else."""
+    if isinstance(run, Failure) or run.arrival == right.arrival:
+        return right
+    return Expectation(right.case, run.arrival, tuple(step.watermark for step in run.steps))
 
 
 def as_batch(case: Case) -> Case:
