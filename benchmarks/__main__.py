@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
-from benchmarks import batch, cases, growth, oracle
+from benchmarks import batch, cases, growth, oracle, streaming
 from benchmarks.machine import describe_machine
 from benchmarks.options import Options, write_section
 
@@ -21,6 +21,7 @@ BENCHMARKS: dict[str, tuple[str, Callable[[Options], str | None]]] = {
     "batch": (batch.TITLE, batch.main),
     "growth": (growth.TITLE, growth.main),
     "cases": (cases.TITLE, cases.main),
+    "streaming": (streaming.TITLE, streaming.main),
 }
 
 

@@ -37,6 +37,9 @@ class Claims:
     levels: frozenset[str] = frozenset(LEVELS)
     punctuations: bool = True
     """Whether it makes use of punctuations; if not, it is given streams without any."""
+    cases_per_query: int | None = None
+    """For an engine that takes seconds to start a query and knows nothing but steps: it is given so
+    many cases of each query, all of them in steps, and restarts for some of the queries only."""
 
     def refusal(self, case: Case) -> str | None:
         """What in a case is beyond the claims, or None if it is within them."""

@@ -93,7 +93,11 @@ def expecting(case: Case, changes: Sequence[Change]) -> Expectation:
 
 def expectations(cases: Sequence[Case]) -> list[Expectation]:
     """The expectations of many cases; those of one query are worked out in one statement."""
-    made = [Expectation(case) for case in cases]
+    return worked_out([Expectation(case) for case in cases])
+
+
+def worked_out(made: list[Expectation]) -> list[Expectation]:
+    """The same, with the answers of each query found in one statement."""
     for _, group in groupby(made, key=lambda each: each.case.query):
         together = list(group)
         query = together[0].case.query

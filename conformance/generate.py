@@ -142,9 +142,9 @@ class Generator:
         """The tuples of cases that arrive all at once."""
         return bulk_cases(task.query, task.cases, self._seed(task), tuples=self.plan.tuples)
 
-    def stepped(self, task: Task) -> list[Case]:
-        """Cases in steps, with promises and restarts, of several kinds."""
-        many = max(1, task.cases // STEPPED_SHARE)
+    def stepped(self, task: Task, many: int | None = None) -> list[Case]:
+        """Cases in steps, with promises and restarts, of several kinds; a share of the task's."""
+        many = max(1, task.cases // STEPPED_SHARE) if many is None else many
         tuples = min(self.plan.tuples, MOST_STEPPED_TUPLES)
         honest, broken = (
             bulk_runs(task.query, many, self._seed(task), tuples=tuples, honest=honest)

@@ -61,7 +61,11 @@ class SparkStreaming:
     """The public operators over streaming DataFrames."""
 
     name = "spark-streaming"
-    claims = Claims(levels=frozenset({"final", "prompt", "lean", "durable"}), punctuations=False)
+    claims = Claims(
+        levels=frozenset({"final", "prompt", "lean", "durable"}),
+        punctuations=False,
+        cases_per_query=500,
+    )
 
     def __init__(self, session: SparkSession | None = None) -> None:
         from pyspark.sql import SparkSession
@@ -238,7 +242,8 @@ class _StreamRun:
         for step in range(len(self.schedule.watermarks)):
             batch = self.batches[step]
             entries = self._entries(batch.rows)
-            holdings = held.after(step, batch.held)
+            promised = [own[-1].watermark if own else None for own in found]
+            holdings = held.after(step, batch.held, promised)
             for number, own in enumerate(found):
                 origin = self.schedule.origins[number]
                 closed = None
@@ -330,15 +335,23 @@ class _Holdings:
                 self.stages.append([b for below in query.children for b in self._branches(below)])
                 return [None]
 
-    def after(self, step: int, traced: Sequence[TracedRows]) -> list[dict[str, list[StreamTuple]]]:
-        """By case and stream, the tuples that are held after a step."""
+    def after(
+        self, step: int, traced: Sequence[TracedRows], promised: Sequence[int | None]
+    ) -> list[dict[str, list[StreamTuple]]]:
+        """By case and stream, the tuples that are held after a step.
+
+        Late ones, by what was promised before it, are not among them.
+        """
         from spark_impl.inprocess import merged
 
         run = self.run
-        for own, arriving in zip(self.arrived, run.arriving, strict=True):
-            if step < len(arriving):
-                for name, elements in arriving[step].items():
-                    own.get(name, []).extend(e for e in elements if isinstance(e, StreamTuple))
+        for own, arriving, closed in zip(self.arrived, run.arriving, promised, strict=True):
+            for name in own if step < len(arriving) else ():
+                own[name] += [
+                    element
+                    for element in arriving[step].get(name, ())
+                    if isinstance(element, StreamTuple) and (closed is None or element.ts > closed)
+                ]
         bags: dict[tuple[int, Windowed], list[Counter[tuple[int, Any]]]] = defaultdict(list)
         for rows in traced:
             leaf = None

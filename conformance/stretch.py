@@ -59,10 +59,13 @@ class Stretch:
         return -(-near // SCALE) + origin + distance
 
     def back_watermark(self, time: int, origin: int) -> int | None:
-        """The last instant of the case that is closed."""
+        """The last instant of the case that is closed.
+
+        Never the last one that there is: after it nothing could arrive, but the streams go on.
+        """
         near, distance = self._apart(time)
         closed = MAX_TIME if distance or time >= FAR // 2 else near // SCALE + origin
-        return min(closed, MAX_TIME) if closed >= MIN_TIME else None
+        return min(closed, MAX_TIME - 1) if closed >= MIN_TIME else None
 
     def _apart(self, time: int) -> tuple[int, int]:
         """A time as a near part and the huge length that was added to it."""

@@ -9,6 +9,7 @@ were dropped since are a small piece of their own.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -115,8 +116,13 @@ def _add(pieces: dict[str, bytes], path: str, piece: Piece, known: Mapping[str, 
                 pieces[f"{name}!"] = np.packbits(alive).tobytes()
 
 
-def state_from_pieces(plan: Plan, pieces: Mapping[str, bytes]) -> PlanState:
-    """Undo `state_to_pieces`; all pieces must have their content."""
+def state_from_pieces(
+    plan: Plan, pieces: Mapping[str, bytes], segments: Mapping[str, Segment] | None = None
+) -> PlanState:
+    """Undo `state_to_pieces`; all pieces must have their content, but for segments given here.
+
+    Of those only the rows and their indexes count, and not which rows were dropped when.
+    """
     made: list[dict[str, Piece]] = [{} for _ in plan.nodes]
     for name, content in pieces.items():
         number, _, rest = name.partition("/")
@@ -126,22 +132,30 @@ def state_from_pieces(plan: Plan, pieces: Mapping[str, bytes]) -> PlanState:
             own[key] = int(value)
         elif "#" in rest:
             key, _, value = rest.partition("#")
-            own[key] = _store(pieces, f"{number}/{key}", int(value), frame_from_bytes(content))
+            empty = frame_from_bytes(content)
+            own[key] = _store(pieces, f"{number}/{key}", int(value), empty, segments or {})
         elif "/" not in rest:
             own[rest] = frame_from_bytes(content)
     return tuple(made)
 
 
-def _store(pieces: Mapping[str, bytes], path: str, next_number: int, empty: Frame) -> Store:
+def _store(
+    pieces: Mapping[str, bytes],
+    path: str,
+    next_number: int,
+    empty: Frame,
+    known: Mapping[str, Segment],
+) -> Store:
     segments = []
     for name in pieces:
         if not name.startswith(f"{path}/") or name.endswith("!"):
             continue
-        frame, alive = frame_from_bytes(pieces[name]), None
+        number, alive = int(name.rpartition("/")[2]), None
+        segment = known.get(name) or Segment(number, frame_from_bytes(pieces[name]))
         if f"{name}!" in pieces:
             packed = np.frombuffer(pieces[f"{name}!"], np.uint8)
-            alive = np.unpackbits(packed, count=len(frame)).astype(np.bool_)
-        segments.append(Segment(int(name.rpartition("/")[2]), frame, 0, alive))
+            alive = np.unpackbits(packed, count=len(segment.frame)).astype(np.bool_)
+        segments.append(replace(segment, start=0, alive=alive))
     return Store(empty, tuple(segments), next_number)
 
 

@@ -8,14 +8,17 @@ Three state variables, each by bucket:
 - `segments`: the rows, a value for each segment. A segment is written once and dropped whole, so a
   step writes what arrived, not what is held.
 
-A Python process keeps the state of the buckets it has seen; if the token is the one it knows, the
-state store need not be read again.
+A Python process keeps the state of the buckets it has seen. If the token is the one it knows, the
+state store need not be read again; if not, only the segments that it does not know are read. Spark
+gives the buckets to its Python processes as it likes, so each reads a segment once, at worst.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,7 +35,7 @@ from spark_impl.state import (
     state_from_pieces,
     state_to_pieces,
 )
-from spark_impl.store import Store
+from spark_impl.store import Segment, Store
 from spark_impl.streaming.stageplan import StreamPlan
 
 CLOCK: Final = "clock"
@@ -56,13 +59,20 @@ class Clock:
 
 @dataclass(frozen=True)
 class _Known:
+    """What a process knows of the state of a bucket."""
+
     token: bytes
     state: PlanState
-    segments: frozenset[str]
+    ids: Mapping[str, bytes]
+    """The segments in the store, each with an id that no other rows have."""
+    used: float
 
+
+FORGET_AFTER: Final = 600.0
+"""Seconds after which a process lets go of a bucket that others work on, or nobody any more."""
 
 _known: dict[tuple[str, object], _Known] = {}
-"""By stage and bucket, the state that this process saw last."""
+"""By stage and bucket."""
 
 
 class Memory:
@@ -107,42 +117,73 @@ class Memory:
 
     def state(self, bucket: object, clock: Clock, plan: StreamPlan) -> PlanState:
         """The state as it was left."""
-        known = _known.get((self._stage, bucket))
+        place = (self._stage, bucket)
+        known = _known.get(place)
         if known is None or known.token != clock.token:
-            # What this process knows is of another query, or of an attempt that failed.
-            known = self._read(clock.token, plan) if clock.token else _unwritten(plan)
-            _known[self._stage, bucket] = known
+            # What this process knows is older, of another query, or of an attempt that failed.
+            known = self._read(clock.token, plan, known) if clock.token else _unwritten(plan)
+            _known[place] = known
         return known.state
 
-    def _read(self, token: bytes, plan: StreamPlan) -> _Known:
+    def _read(self, token: bytes, plan: StreamPlan, known: _Known | None) -> _Known:
         found = self._layout.get()
         assert found is not None, "a state without its layout"
         pieces = pieces_from_bytes(bytes(found[0]), self._identity)
-        segments = {name[0]: bytes(rows[0]) for name, rows in self._segments.iterator()}
-        pieces.update(segments)
-        return _Known(token, state_from_pieces(plan, pieces), frozenset(segments))
+        ids = {name: content for name, content in pieces.items() if _is_segment(name)}
+        held = {} if known is None else dict(_segments(known.state))
+        same = {
+            name: held[name]
+            for name, own in ids.items()
+            if known is not None and known.ids.get(name) == own
+        }
+        for name in ids:
+            if name not in same:
+                rows = self._segments.getValue((name,))
+                assert rows is not None, "a segment that is listed and not there"
+                pieces[name] = bytes(rows[0])
+        return _Known(token, state_from_pieces(plan, pieces, same), ids, time.monotonic())
 
     def keep(self, bucket: object, state: PlanState) -> bytes:
         """Write what is new and drop what is gone; gives the token of the new state.
 
         Comes after `state`, which has found out what the store has.
         """
-        written = _known[self._stage, bucket].segments
-        pieces = state_to_pieces(state, dict.fromkeys(written))
-        segments = frozenset(filter(_is_segment, pieces))
-        for name in segments - written:
-            self._segments.updateValue((name,), (pieces[name],))
-            pieces[name] = b""
-        for name in written - segments:
-            self._segments.removeKey((name,))
-        self._layout.update((pieces_to_bytes(pieces, self._identity),))
+        written = _known[self._stage, bucket].ids
+        pieces = state_to_pieces(state, written)
+        ids: dict[str, bytes] = {}
+        for name in filter(_is_segment, pieces):
+            if name in written:
+                ids[name] = written[name]
+            else:
+                self._segments.updateValue((name,), (pieces[name],))
+                ids[name] = os.urandom(8)
+        for name in written:
+            if name not in ids:
+                self._segments.removeKey((name,))
+        self._layout.update((pieces_to_bytes({**pieces, **ids}, self._identity),))
         token = os.urandom(12)
-        _known[self._stage, bucket] = _Known(token, state, segments)
+        _known[self._stage, bucket] = _Known(token, state, ids, time.monotonic())
         return token
 
 
+def forget_unused() -> None:
+    """Let go of what this process has not worked on for a while."""
+    since = time.monotonic() - FORGET_AFTER
+    for place in [place for place, known in _known.items() if known.used < since]:
+        del _known[place]
+
+
 def _unwritten(plan: StreamPlan) -> _Known:
-    return _Known(b"", plan.initial(), frozenset())
+    return _Known(b"", plan.initial(), {}, time.monotonic())
+
+
+def _segments(state: PlanState) -> Iterator[tuple[str, Segment]]:
+    """All segments, by the names of their pieces."""
+    for number, own in enumerate(state):
+        for name, piece in own.items():
+            if isinstance(piece, Store):
+                for segment in piece.segments:
+                    yield f"{number}/{name}/{segment.number}", segment
 
 
 def _is_segment(name: str) -> bool:

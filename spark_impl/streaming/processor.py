@@ -22,7 +22,7 @@ from spark_impl.horizon import Horizon
 from spark_impl.plan import PlanState
 from spark_impl.state import frame_from_bytes, frame_to_bytes
 from spark_impl.streaming.carrier import closed_by
-from spark_impl.streaming.memory import Clock, Memory, next_due, rows_held
+from spark_impl.streaming.memory import Clock, Memory, forget_unused, next_due, rows_held
 from spark_impl.streaming.stageplan import StageSpec, StreamPlan, on_time
 from spark_impl.streaming.trace import write_trace
 
@@ -44,6 +44,7 @@ class StageProcessor(StatefulProcessor):
         self._handle = handle
         self._memory = Memory(handle, self.name, self.spec.identity)
         self._closed: dict[object, int | None] = {}
+        forget_unused()
 
     def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:  # noqa: N802, N803
         """Called in the first micro-batch: wake every bucket up, those without rows too."""

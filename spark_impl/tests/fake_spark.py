@@ -7,7 +7,8 @@ Spark would store, by bucket; a failed or forgotten attempt is a copy that is th
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,8 +79,8 @@ class _Map:
     def removeKey(self, key: Any) -> None:  # noqa: N802
         del self._own()[key]
 
-    def iterator(self) -> Iterator[tuple[Any, Any]]:
-        return iter(self._own().items())
+    def getValue(self, key: Any) -> Any:  # noqa: N802
+        return self._own().get(key)
 
 
 class Times:
@@ -105,7 +106,8 @@ class FakeStage:
         self.disk = Disk()
         self.attempts = 0
         self.late = 0
-        self.name = f"fake-{id(self)}"
+        self.name = uuid.uuid4().hex
+        self.parked: dict[Any, Any] = {}
 
     def batch(
         self, arrivals: Mapping[int, pa.RecordBatch], watermark: int, *, lost: bool = False
@@ -167,6 +169,13 @@ class FakeStage:
         """Forget all that is not on disk."""
         for known in [known for known in memory._known if known[0] == self.name]:
             del memory._known[known]
+
+    def elsewhere(self) -> None:
+        """Go on in the other of two processes, which knows what it has seen before."""
+        mine = {place: own for place, own in memory._known.items() if place[0] == self.name}
+        self.restart()
+        memory._known.update(self.parked)
+        self.parked = mine
 
     @property
     def segments(self) -> int:

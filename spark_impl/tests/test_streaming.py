@@ -114,6 +114,13 @@ def chain(read: Callable[[str], DataFrame], **options: Any) -> Relation:
     return counted.select("n", (F.col("k") * 10).alias("k"))
 
 
+def pair(read: Callable[[str], DataFrame], **options: Any) -> Relation:
+    """Two of them: each costs its time, above all when a query starts."""
+    a = windowed(read("a"), ts="ts", range="4 s", **options)
+    b = windowed(read("b"), ts="ts", range="2 s", **options)
+    return a.minus(b.where("k > 0")).group_by("k").agg(n=count())
+
+
 def fed(streams: Streams) -> None:
     """Three micro-batches that begin before 1970."""
     for step in range(3):
@@ -161,8 +168,8 @@ def test_a_restart_after_every_micro_batch_changes_nothing(streams: Streams) -> 
             a=[(start + n * SECOND, n % 3) for n in range(10)],
             b=[(start + n * SECOND + 5, n % 2) for n in range(0, 10, 2)],
         )
-        streams.run(chain(streams.stream, delay="2 s").changelog(buckets=4))
-    assert streams.entries() == expected(chain(streams.batch), 16 * SECOND)
+        streams.run(pair(streams.stream, delay="2 s").changelog(buckets=4))
+    assert streams.entries() == expected(pair(streams.batch), 16 * SECOND)
 
 
 def test_late_rows_are_dropped_and_counted(streams: Streams) -> None:
@@ -207,7 +214,7 @@ def test_what_goes_wrong_stops_the_query_with_a_reason(streams: Streams) -> None
 
 def test_a_snapshot_is_kept_up_to_date(streams: Streams) -> None:
     fed(streams)
-    relation = chain(streams.stream, delay="2 s")
+    relation = pair(streams.stream, delay="2 s")
     seen: dict[int, Counter[tuple[Any, ...]]] = {}
 
     def handler(answer: DataFrame, batch: int) -> None:
@@ -218,7 +225,7 @@ def test_a_snapshot_is_kept_up_to_date(streams: Streams) -> None:
     writer = writer.option("checkpointLocation", str(streams.directory / "checkpoint"))
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination(240)
-    right = chain(streams.batch)
+    right = pair(streams.batch)
     for progress in map(Progress.of, query.recentProgress):
         if progress.closed is None:
             assert not seen[progress.batch]

@@ -144,8 +144,10 @@ def test_a_stage_emits_what_the_plan_does_whatever_fails(name: str, seed: int) -
         arrivals = {stream: batch_of(own) for stream, own in rows.items() if own}
         if dice.random() < 0.3:
             stage.batch(arrivals, watermark, lost=True)
-        if dice.random() < 0.3:
+        if dice.random() < 0.2:
             stage.restart()
+        if dice.random() < 0.4:
+            stage.elsewhere()
         made = entries(stage.batch(arrivals, watermark))
         frames: dict[str, Frame] = {}
         for stream, own in rows.items():

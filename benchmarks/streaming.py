@@ -1,0 +1,235 @@
+"""The operators on Structured Streaming, native Spark beside ours.
+
+Every query reads the same files, one a micro-batch and stream, and drops what it makes. Rates are
+input rows by the seconds of micro-batches, without the first ones, in which processes start. The
+native join keeps its state in RocksDB, or in memory; ours is in RocksDB always.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.options import Options, hit, table
+from benchmarks.streams import bench_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TITLE = "Streaming"
+KEYS = 20_000
+WARM = 4
+SCHEMA = "ts bigint, k bigint, v bigint"
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+STORES = "org.apache.spark.sql.execution.streaming.state."
+IN_MEMORY = STORES + "HDFSBackedStateStoreProvider"
+BATCH_SPAN = 10_000_000
+"""The ticks that the rows of a micro-batch are spread over."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    spark: SparkSession
+    folder: Path
+    rows: int
+    """Rows of a stream in a micro-batch."""
+
+    def written(self, name: str, batches: int, rows: int | None = None) -> Path:
+        """A stream: its times move on by one span with every file."""
+        place = self.folder / f"{name}-{batches}"
+        if place.exists():
+            return place
+        place.mkdir()
+        size = self.rows if rows is None else rows
+        random = np.random.default_rng(len(name) + size)
+        for number in range(batches):
+            times = np.sort(random.integers(0, BATCH_SPAN, size)) + number * BATCH_SPAN
+            columns = {
+                "ts": times,
+                "k": random.integers(0, KEYS, size),
+                "v": random.integers(0, 1_000, size),
+            }
+            path = place / f"{number:03}.parquet"
+            pq.write_table(pa.table(columns), path)
+            # Spark reads files in the order of their age.
+            os.utime(path, (1_000_000 + number,) * 2)
+        return place
+
+    def stream(self, name: str, batches: int, rows: int | None = None) -> DataFrame:
+        reader = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+        return reader.parquet(str(self.written(name, batches, rows)))
+
+    def seconds(self, made: DataFrame) -> list[float]:
+        """The seconds of every micro-batch with data."""
+        checkpoint = self.folder / "checkpoint"
+        shutil.rmtree(checkpoint, ignore_errors=True)
+        writer = made.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        found = [p for p in query.recentProgress if p["numInputRows"]]
+        return [p["durationMs"]["triggerExecution"] / 1_000 for p in found]
+
+
+def main(options: Options) -> str:
+    """Print the tables and give them back; a micro-batch has a tenth of `rows`."""
+    from spark_impl import use_rocksdb
+
+    spark = bench_session()
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000")
+    use_rocksdb(spark)
+    parts = [(__doc__ or "").strip().partition("\n\n")[2]]
+    with TemporaryDirectory(prefix="tickproof-bench-") as folder:
+        bench = Bench(spark, Path(folder), max(options.rows // 10, 1_000))
+        for name, run in (
+            ("join", joins),
+            ("operators", operators),
+            ("held", held),
+            ("empty", almost_empty),
+        ):
+            if options.wanted(name):
+                parts.append(run(bench))
+                print("\n" + parts[-1], flush=True)
+    return "\n\n".join(parts)
+
+
+# --- the join -------------------------------------------------------------------------------------
+
+
+def joins(bench: Bench) -> str:
+    from pyspark.sql import functions as F
+
+    from spark_impl import use_rocksdb, windowed
+
+    batches, window = 12, BATCH_SPAN // 20
+
+    def both() -> tuple[DataFrame, DataFrame]:
+        return bench.stream("a", batches), bench.stream("b", batches)
+
+    def ours() -> DataFrame:
+        sides = [windowed(df, ts="ts", range=window, delay="1 s") for df in both()]
+        return sides[0].join(sides[1].select("k", F.col("v").alias("w")), on="k").append()
+
+    def native() -> DataFrame:
+        sides = []
+        for df, letter in zip(both(), "ab", strict=True):
+            made = df.select(
+                F.timestamp_micros("ts").alias(f"{letter}t"),
+                F.col("k").alias(f"{letter}k"),
+                F.col("v").alias(f"{letter}v"),
+            )
+            sides.append(made.withWatermark(f"{letter}t", "1 second"))
+        near = F.expr(
+            f"ak = bk AND at > bt - INTERVAL {window} MICROSECONDS"
+            f" AND at < bt + INTERVAL {window} MICROSECONDS"
+        )
+        joined = sides[0].join(sides[1], near)
+        return joined.select("ak", "av", "bv", F.greatest("at", "bt"), F.least("at", "bt"))
+
+    use_rocksdb(bench.spark)
+    rates = {"ours, RocksDB": _rate(bench, ours(), 2)}
+    rates["native, RocksDB"] = _rate(bench, native(), 2)
+    bench.spark.conf.set(PROVIDER, IN_MEMORY)
+    rates["native, in memory"] = _rate(bench, native(), 2)
+    use_rocksdb(bench.spark)
+    mine = rates["ours, RocksDB"]
+    goals = {"native, RocksDB": 5.0, "native, in memory": 1.5}
+    rows = [
+        [
+            name,
+            f"{rate:,.0f}",
+            f"{mine / rate:.1f}",
+            f"{goals[name]:.1f} {hit(mine / rate >= goals[name])}" if name in goals else "",
+        ]
+        for name, rate in rates.items()
+    ]
+    return "Window equi-join, append rows:\n\n" + table(
+        ["join", "rows/s", "ours is so many times as fast", "goal"], rows
+    )
+
+
+def _rate(bench: Bench, made: DataFrame, streams: int) -> float:
+    times = bench.seconds(made)[WARM:]
+    return streams * bench.rows * len(times) / sum(times)
+
+
+# --- the other operators --------------------------------------------------------------------------
+
+
+def _queries(bench: Bench, window: int, batches: int) -> dict[str, Callable[[], Any]]:
+    from spark_impl import count, max_, min_, sum_, windowed
+
+    def own(name: str = "a") -> Any:
+        return windowed(bench.stream(name, batches), ts="ts", range=window, delay="1 s")
+
+    return {
+        "group by (count, sum, min, max)": lambda: (
+            own().group_by("k").agg(n=count(), s=sum_("v"), low=min_("v"), top=max_("v"))
+        ),
+        "distinct": lambda: own().distinct(),
+        "minus": lambda: own().minus(own("b")),
+    }
+
+
+def operators(bench: Bench) -> str:
+    """20 micro-batches each: the rate, and whether the last ones are as fast as the early ones."""
+    rows = []
+    for name, query in _queries(bench, BATCH_SPAN // 2, 20).items():
+        times = bench.seconds(query().changelog())
+        streams = 2 if name == "minus" else 1
+        rate = streams * bench.rows * len(times[WARM:]) / sum(times[WARM:])
+        flat = (sum(times[-5:]) / 5) / (sum(times[5:11]) / 6)
+        rows.append(
+            [
+                name,
+                f"{rate:,.0f}",
+                f"100,000 {hit(rate >= 100_000)}",
+                f"{flat:.2f}",
+                f"1.20 {hit(flat <= 1.2)}",
+            ]
+        )
+        print(" | ".join(rows[-1]), flush=True)
+    head = ["operator", "rows/s", "goal", "last 5 by batches 5 to 10", "goal"]
+    return "Changelogs, 20 micro-batches:\n\n" + table(head, rows)
+
+
+def held(bench: Bench) -> str:
+    """The same arrivals, with windows of 2 and of 20 micro-batches."""
+    rows = []
+    for name in _queries(bench, 1, 1):
+        took = []
+        for spans in (2, 20):
+            query = _queries(bench, spans * BATCH_SPAN, 26)[name]
+            # When the window is full, as much expires as arrives.
+            took.append(sum(bench.seconds(query().changelog())[-4:]) / 4)
+        ratio = took[1] / took[0]
+        rows.append(
+            [name, *(f"{s:.2f}" for s in took), f"{ratio:.2f}", f"1.50 {hit(ratio <= 1.5)}"]
+        )
+        print(" | ".join(rows[-1]), flush=True)
+    sizes = [f"{spans * bench.rows:,} held" for spans in (2, 20)]
+    return "Seconds of a micro-batch by what is held:\n\n" + table(
+        ["operator", *sizes, "ratio", "goal"], rows
+    )
+
+
+def almost_empty(bench: Bench) -> str:
+    """Ten rows a micro-batch."""
+    from spark_impl import windowed
+
+    rows = []
+    for buckets in (1, 16):
+        own = windowed(bench.stream("few", 20, 10), ts="ts", range="5 s", delay="1 s")
+        times = sorted(bench.seconds(own.distinct().changelog(buckets=buckets))[WARM:])
+        rows.append([f"{buckets}", f"{times[len(times) // 2] * 1_000:.0f}"])
+    return "A micro-batch of ten rows with one stateful operator:\n\n" + table(
+        ["buckets", "ms"], rows
+    )

@@ -1,0 +1,143 @@
+"""The streaming operators conform: final, prompt, lean and durable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from pyspark.sql import SparkSession
+
+from conformance.check import check, without_punctuations
+from conformance.judge import NOT_APPLICABLE, PASSED, judge
+from conformance.run import Failure, Run
+from conformance.spark_engines import local_session
+from conformance.spark_streaming import SparkStreaming
+from conformance.stretch import FAR, Stretch, schedule
+from properties.bulk import bulk_queries, bulk_runs
+from reference.arrivals import progress
+from reference.case import Case
+from reference.clock import MAX_TIME, NEVER
+from reference.query import Distinct, GroupBy, Minus, Query, Source, Union, count
+from reference.streams import StreamTuple
+from reference.windows import Range, Rows
+
+LEVELS = ("final", "prompt", "lean", "durable")
+spark = pytest.mark.spark
+group = pytest.mark.xdist_group("spark")
+
+S = Source("S", "k bigint", "v double")
+R = Source("R", "k bigint", "v double")
+CHAIN: Query = GroupBy(
+    Distinct(Minus(S.window(Range(6)), R.window(Rows(2, ("k",))))), ("k",), (count()("n"),)
+)
+EVERYTHING: Query = GroupBy(
+    Union(S.window(Range(4, "[]")), R.window(Range(NEVER - 1))), (), (count()("n"),)
+)
+
+
+@pytest.fixture(scope="module")
+def adapter() -> SparkStreaming:
+    session: SparkSession = local_session()
+    return SparkStreaming(session)
+
+
+def cases_of(query: Query, many: int, restarts: bool) -> list[Case]:
+    made = [without_punctuations(case) for case in bulk_runs(query, many, 7, tuples=16)]
+    return made if restarts else [replace(case, restarts=()) for case in made]
+
+
+def refuse_violations(cases: Sequence[Case], runs: Sequence[Run | Failure]) -> None:
+    late = held = emitted = 0
+    for case, run in zip(cases, runs, strict=True):
+        assert isinstance(run, Run), run
+        found = judge(case, run, LEVELS)
+        assert not list(found.wrong())
+        for level in LEVELS[:3]:
+            assert found.verdicts[level].status in (PASSED, NOT_APPLICABLE)
+        announced = [step.watermark for step in run.steps]
+        after = progress(case, "step", announced)[-1]
+        late += sum(len(own.late) for own in after.streams.values())
+        held += sum(len(rows) for step in run.steps for rows in (step.held or {}).values())
+        emitted += sum(bool(step.changes) for step in run.steps)
+    # A run in which nothing happens would prove nothing.
+    assert late
+    assert held
+    assert emitted > len(cases)
+
+
+@spark
+@group
+@pytest.mark.parametrize("query", [CHAIN, EVERYTHING], ids=["chain", "everything"])
+def test_cases_that_share_a_query_conform(adapter: SparkStreaming, query: Query) -> None:
+    cases = cases_of(query, 60, restarts=False)
+    refuse_violations(cases, list(adapter.run(cases)))
+
+
+@spark
+@group
+def test_a_restart_after_every_step_changes_nothing(adapter: SparkStreaming) -> None:
+    (query,) = bulk_queries(3, 1, 1, operators=("join",))
+    cases = cases_of(query, 30, restarts=True)
+    assert any(case.restarts for case in cases)
+    refuse_violations(cases, list(adapter.run(cases)))
+
+
+@spark
+@group
+def test_a_query_that_fails_is_reported_with_its_reason(
+    adapter: SparkStreaming, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> object:
+        raise RuntimeError("no such luck")
+
+    monkeypatch.setattr("conformance.spark_streaming.translated", broken)
+    (run,) = adapter.run(cases_of(CHAIN, 1, restarts=False))
+    assert isinstance(run, Failure)
+    assert "no such luck" in run.why
+
+
+@spark
+@group
+@pytest.mark.soak
+def test_all_operators_conform_at_length() -> None:
+    report = check("spark-streaming", cases=10_000)
+    assert not [violation.to_json() for violation in report.violations]
+    assert report.conforms
+    assert report.levels["durable"].checked >= 1_000
+
+
+# --- one clock for all cases ----------------------------------------------------------------------
+
+
+def test_stretched_times_come_back() -> None:
+    stretch = Stretch.of(EVERYTHING)
+    assert stretch.huge == (NEVER - 1,)
+    for origin in (0, -7, MAX_TIME - 30):
+        for time in (origin, origin + 9):
+            there = stretch.there(time, origin)
+            assert stretch.back(there, origin) == time
+            # A closed range ends one tick of the streams after the instant that is still in it.
+            assert stretch.back(there + stretch.length(4) + 1, origin) == time + 5
+            assert stretch.back(there + stretch.length(NEVER - 1), origin) == time + NEVER - 1
+            assert stretch.back_watermark(there + 999, origin) == min(time, MAX_TIME - 1)
+    assert stretch.back_watermark(stretch.end, 0) == MAX_TIME - 1
+    assert stretch.end > FAR
+
+
+def test_the_schedule_is_of_interest_to_every_case() -> None:
+    cases = cases_of(CHAIN, 50, restarts=False)
+    stretch = Stretch.of(CHAIN)
+    made = schedule(cases, stretch)
+    assert list(made.watermarks) == sorted(made.watermarks)
+    late = 0
+    for case, origin in zip(cases, made.origins, strict=True):
+        for step, arriving in enumerate(case.arrivals()):
+            for elements in arriving.values():
+                for element in elements:
+                    if not isinstance(element, StreamTuple):
+                        continue
+                    time = stretch.there(element.ts, origin)
+                    assert abs(time - made.watermarks[step]) < made.delay
+                    late += step >= 2 and time <= made.watermarks[step - 2]
+    assert 0 < late < len(cases)
