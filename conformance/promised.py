@@ -11,9 +11,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from conformance.expectation import Expectation, keys_of
 from conformance.run import Run, StepReport
-from reference.case import Case, Change
+from reference.case import Case
 from reference.clock import NEVER
 from reference.promises import OutputPunctuation
 from reference.promises import allowed_state as allowed_by_leaf
@@ -21,6 +20,7 @@ from reference.streams import Constant, Pattern, Punctuation, StreamTuple, Wildc
 from reference.types import Row, normal, normal_row, sort_key
 
 if TYPE_CHECKING:
+    from conformance.expectation import Expectation
     from conformance.judge import Verdict
 
 
@@ -75,7 +75,7 @@ def judge_punctual(case: Case, run: Run, right: Expectation) -> Verdict:
     standing: list[tuple[int, Punctuation]] = []
     checked = 0
     for number, step in enumerate(run.steps):
-        if broken := _broken(case, step, standing):
+        if broken := _broken(step, standing):
             made, since, row = broken
             return Verdict(
                 "punctual", FAILED,
@@ -114,20 +114,10 @@ def judge_punctual(case: Case, run: Run, right: Expectation) -> Verdict:
 
 
 def _broken(
-    case: Case, step: StepReport, standing: Sequence[tuple[int, Punctuation]]
+    step: StepReport, standing: Sequence[tuple[int, Punctuation]]
 ) -> tuple[Punctuation, int, Row] | None:
-    """A punctuation of an earlier step that a + row of this one breaks.
-
-    Where `distinct(on=...)` leaves the row open, promises are about keys, as `reference.promises`
-    has it: a row that takes the place of another of its key in one instant brings nothing new.
-    """
-    keys = keys_of(case.query)
-
-    def key(change: Change) -> tuple[int, object]:
-        return change.ts, sort_key([normal(change.row[at]) for at in keys])
-
-    gone = {key(c) for c in step.changes if c.sign < 0} if case.query.free else set()
-    rows = [change.row for change in step.changes if change.sign > 0 and key(change) not in gone]
+    """A punctuation of an earlier step that a + row of this one breaks."""
+    rows = [change.row for change in step.changes if change.sign > 0]
     rows += [row.row for row in step.appended]
     for since, punctuation in standing:
         for row in rows:

@@ -423,14 +423,3 @@ def test_append_rows_of_a_window_of_rows_cannot_be_prompt_and_are_not_judged_for
     assert statuses(case, replay(case))["prompt"] == NOT_APPLICABLE
     ranges = replace(case, query=S.window(FIVE).join(R.window(FIVE), on="v"))
     assert statuses(ranges, replay(ranges))["prompt"] == PASSED
-
-
-def test_a_promise_about_a_key_is_kept_by_a_row_that_takes_the_place_of_another() -> None:
-    keyed = Source("S", "k bigint", "v bigint").window(FIVE).distinct("k")
-    case = stepped(keyed, "S(k bigint, v bigint): (1,7)@0 (1,8)@5 !(1,*)@5 ~4 / ~20")
-    run = replay(case)
-    assert run.steps[0].punctuations
-    assert Change(5, 1, (1, 8)) in run.steps[1].changes
-    assert statuses(case, run)["punctual"] == PASSED
-    anew = [*run.steps[1].changes, Change(12, 1, (1, 8)), Change(13, -1, (1, 8))]
-    assert statuses(case, changed(run, 1, changes=anew))["punctual"] == FAILED

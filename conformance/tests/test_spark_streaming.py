@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from conformance.check import check, without_punctuations
+from conformance.check import check
+from conformance.generate import without_punctuations
 from conformance.judge import NOT_APPLICABLE, PASSED, judge
 from conformance.run import Failure, Run
 from conformance.spark_engines import local_session
