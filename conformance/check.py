@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import platform
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import duckdb
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from conformance import bulk
 from conformance.adapter import Adapter, BulkAdapter
 from conformance.adapters import open_adapter
 from conformance.expectation import Expectation, expectations, expecting, worked_out
+from conformance.expected import FAILS, MATCHES_NOTHING, PASSES, Expected, ExpectedFailure
 from conformance.generate import (
     CASES_PER_QUERY,
     DEFAULT_CASES,
@@ -29,17 +29,22 @@ from conformance.generate import (
     Plan,
     Task,
 )
+from conformance.grouping import Group, group_of, simplicity
 from conformance.judge import FAILED, Judgement, Verdict, judge
 from conformance.report import Report, Violation
 from conformance.run import LEVELS, Failure, Run, StepReport
 from conformance.shrink import shrink
 from conformance.stdio import StdioError
+from conformance.vacuity import in_answers, in_steps, in_streams, too_little
 from conformance.versions import installed_version
 from reference.arrivals import admitted
 from reference.case import Case
 from reference.clock import NEVER
 from reference.oracle import Tuples
-from reference.query import OPERATORS
+from reference.query import OPERATORS, walk
+
+MOST_GROUPS = 2
+"""So many groups of failures are shrunk for each operator and level, the commonest first."""
 
 RESTARTED_SHARE = 5
 """Of an engine that takes long to start, one query in so many is restarted."""
@@ -56,6 +61,7 @@ def check(
     operators: Sequence[str] = (),
     levels: Sequence[str] = (),
     per_query: int | None = None,
+    expected: Sequence[ExpectedFailure] = (),
     watch: Watch | None = None,
 ) -> Report:
     """Check an adapter on generated cases.
@@ -76,7 +82,7 @@ def check(
     if per_query is None and opened.claims.cases_per_query is not None:
         plan = replace(plan, per_query=opened.claims.cases_per_query)
     try:
-        return _Check(opened, plan, watch or (lambda *_: None), label).report()
+        return _Check(opened, plan, watch or (lambda *_: None), label, expected).report()
     finally:
         if isinstance(adapter, str):
             opened.close()
@@ -96,15 +102,32 @@ def check_cases(
             opened.close()
 
 
+@dataclass
+class Found:
+    """The smallest failure of a group so far."""
+
+    case: Case
+    verdict: Verdict
+    alike: int = 0
+
+
 class _Check:
-    def __init__(self, adapter: Adapter, plan: Plan, watch: Watch, label: str) -> None:
+    def __init__(
+        self,
+        adapter: Adapter,
+        plan: Plan,
+        watch: Watch,
+        label: str,
+        expected: Sequence[ExpectedFailure] = (),
+    ) -> None:
         self.adapter = adapter
         self.plan = plan
         self.watch = watch
         self.claims = adapter.claims
         self.levels = [level for level in plan.levels if level in self.claims.levels]
         self.result = Report(label, seed=plan.seed)
-        self.found: dict[tuple[str, str, str], tuple[Case, Verdict, int]] = {}
+        self.found: dict[Group, Found] = {}
+        self.expected = [*expected, *getattr(adapter, "expected_failures", ())]
         self.generator = Generator(plan, self.claims)
 
     def report(self) -> Report:
@@ -119,6 +142,9 @@ class _Check:
             if stepped:
                 self.stepped(task)
         self.watch("", self.result.cases, self.plan.cases)
+        for operator, counts in self.result.vacuity.items():
+            self.result.vacuous += too_little(operator, counts)
+        self.result.expected = [self.replayed(failure) for failure in self.expected]
         return self.finished(started)
 
     def given(self, cases: Sequence[Case]) -> Report:
@@ -151,7 +177,8 @@ class _Check:
         cases = self.generator.batch(task)
         self.result.cases += many
         expected = bulk.expected_changelogs(query, cases)
-        self.result.interesting(operator, interesting(expected, many))
+        self.result.interesting(operator, in_answers(expected, many))
+        self.result.interesting(operator, in_streams(query, cases))
         if query.free or not isinstance(self.adapter, BulkAdapter):
             made = [bulk.batch_case(query, tuples) for tuples in cases]
             self.judged([(operator, case) for case in made], ["final"])
@@ -174,6 +201,7 @@ class _Check:
     def stepped(self, task: Task) -> None:
         cases = self.generator.stepped(task)
         self.result.cases += len(cases)
+        self.result.interesting(task.query.op, in_steps(cases))
         self.judged([(task.query.op, case) for case in cases])
 
     def all_in_steps(self, task: Task) -> None:
@@ -182,8 +210,14 @@ class _Check:
         if task.number % RESTARTED_SHARE:
             cases = [replace(case, restarts=()) for case in cases]
         self.result.cases += len(cases)
-        expected = bulk.expected_changelogs(task.query, [admitted(case) for case in cases])
-        self.result.interesting(task.query.op, interesting(expected, len(cases)))
+        tuples = [admitted(case) for case in cases]
+        expected = bulk.expected_changelogs(task.query, tuples)
+        for counts in (
+            in_answers(expected, len(cases)),
+            in_streams(task.query, tuples),
+            in_steps(cases),
+        ):
+            self.result.interesting(task.query.op, counts)
         self.judged([(task.query.op, case) for case in cases])
 
     def judged(
@@ -198,26 +232,67 @@ class _Check:
     # failures
 
     def remember(self, operator: str, case: Case, judgement: Judgement) -> None:
-        """Keep the smallest failure of each operator, level and status, and count the others."""
+        """Keep the smallest failure of each group, and count the others."""
         for verdict in judgement.wrong():
-            place = (operator, verdict.level, verdict.status)
-            kept, first, alike = self.found.get(place, (case, verdict, 0))
-            if _size(case) < _size(kept):
-                kept, first = case, verdict
-            self.found[place] = (kept, first, alike + 1)
+            if self.is_expected(case, verdict.level):
+                self.result.excuse(operator, verdict.level)
+                continue
+            group = group_of(operator, case, verdict)
+            known = self.found.get(group)
+            if known is None or _size(case) < _size(known.case):
+                self.found[group] = Found(case, verdict, known.alike if known else 0)
+            self.found[group].alike += 1
+
+    def is_expected(self, case: Case, level: str) -> bool:
+        """Whether an operator in the query is known not to keep the level."""
+        places = {failure.place for failure in self.expected}
+        return any((node.op, level) in places for node in walk(case.query))
 
     def explain_failures(self) -> None:
-        for (operator, level, _), (case, verdict, alike) in sorted(
-            self.found.items(), key=lambda item: _size(item[1][0])
+        """Shrink the commonest failures of each operator and level, and merge what is alike."""
+        chosen: Counter[tuple[str, str]] = Counter()
+        merged: dict[Group, Violation] = {}
+        for (operator, level, *_), found in sorted(
+            self.found.items(), key=lambda item: -item[1].alike
         ):
-            small = shrink(case, partial(self.fails, level, verdict.status))
-            ((again, run),) = self.judgements([small], self.levels)
-            if again.verdicts[level].status == verdict.status:
-                case, verdict = small, again.verdicts[level]
-            broken = "" if verdict.status == FAILED else f"-{verdict.status}"
-            named = replace(case, name=f"{self.adapter.name}-{operator}-{level}{broken}")
-            actual = run.answers() if isinstance(run, Run) and verdict.status == FAILED else None
-            self.result.violations.append(Violation(named, operator, verdict, actual, alike))
+            chosen[operator, level] += 1
+            if chosen[operator, level] > MOST_GROUPS:
+                continue
+            violation = self.explained(operator, level, found)
+            group = group_of(operator, violation.case, violation.verdict)
+            known = merged.get(group)
+            if known is not None:
+                smaller = min(known, violation, key=lambda each: _size(each.case))
+                violation = replace(smaller, alike=known.alike + violation.alike)
+            merged[group] = replace(violation, kind=group[2], boundary=group[3])
+        ordered = sorted(
+            merged.values(), key=lambda each: (simplicity(each.case.query), _size(each.case))
+        )
+        self.result.violations += _named(self.adapter.name, ordered)
+
+    def explained(self, operator: str, level: str, found: Found) -> Violation:
+        """A failure on the smallest case that shows it."""
+        case, verdict = found.case, found.verdict
+        small = shrink(case, partial(self.fails, level, verdict.status))
+        ((again, run),) = self.judgements([small], self.levels)
+        if again.verdicts[level].status == verdict.status:
+            case, verdict = small, again.verdicts[level]
+        actual = run.answers() if isinstance(run, Run) and verdict.status == FAILED else None
+        return Violation(case, operator, verdict, actual, found.alike)
+
+    def replayed(self, failure: ExpectedFailure) -> Expected:
+        """Whether a failure that was declared is still there."""
+        ops = {node.op for node in walk(failure.case.query)}
+        case = failure.case.without_expectation()
+        if failure.level not in self.claims.levels or failure.operator not in ops:
+            return Expected(failure, MATCHES_NOTHING, "the level or the operator is not in play")
+        if reason := self.claims.refusal(case):
+            return Expected(failure, MATCHES_NOTHING, f"the engine does not claim {reason}")
+        if not set(self.claims.levels) - {"final"}:
+            case = as_batch(case)
+        ((judgement, _),) = self.judgements([case], [failure.level])
+        verdict = judgement.verdicts[failure.level]
+        return Expected(failure, PASSES if verdict.ok else FAILS, verdict.why)
 
     def fails(self, level: str, status: str, cases: Sequence[Case]) -> list[bool]:
         """Which cases fail in the same way: a wrong answer must not shrink to a crash."""
@@ -259,16 +334,14 @@ def _size(case: Case) -> int:
     return sum(len(stream.elements) for stream in case.streams.values())
 
 
-def interesting(expected: pa.Table, many: int) -> dict[str, int]:
-    """How often something happened in the right answers of a batch of cases."""
-    copies = expected.column("n")
-    return {
-        "cases": many,
-        "cases with answers": len(pc.unique(expected.column("c"))),
-        "rows that come": int(pc.sum(pc.greater(copies, 0)).as_py() or 0),
-        "rows that go": int(pc.sum(pc.less(copies, 0)).as_py() or 0),
-        "duplicates": int(pc.sum(pc.greater(pc.abs(copies), 1)).as_py() or 0),
-    }
+def _named(adapter: str, violations: Sequence[Violation]) -> Iterator[Violation]:
+    """Each case with a name of its own, for the file that it is saved in."""
+    seen: Counter[str] = Counter()
+    for violation in violations:
+        name = f"{adapter}-{violation.operator}-{violation.verdict.level}"
+        seen[name] += 1
+        suffix = "" if seen[name] == 1 else f"-{seen[name]}"
+        yield replace(violation, case=replace(violation.case, name=name + suffix))
 
 
 __all__ = ["CheckError", "Plan", "Tuples", "check", "check_cases"]

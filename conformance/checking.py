@@ -22,8 +22,10 @@ from rich.text import Text
 
 from conformance.catalogue import find_case
 from conformance.check import check, check_cases
+from conformance.expected import load_expected
 from conformance.files import write
 from conformance.generate import CASES_PER_QUERY, DEFAULT_CASES, DEFAULT_SEED
+from conformance.page import report_page
 from conformance.report import Report, Tally, Violation, combined_json
 from conformance.run import LEVELS
 from conformance.terminal import show
@@ -48,6 +50,9 @@ class CheckWish:
     case: str | None = None
     json: Path | None = None
     junit: Path | None = None
+    html: Path | None = None
+    badge: Path | None = None
+    expected: Path | None = None
     failures: Path = FAILURES
     quiet: bool = False
 
@@ -60,8 +65,13 @@ def run_checks(wish: CheckWish, console: Console) -> bool:
             _show(report, console)
     for report in reports:
         _show_violations(report, wish, console)
+        _show_expected(report, console)
+        for sentence in report.vacuous:
+            console.print(Text(f"{report.adapter}: too little happened. {sentence}", "bold red"))
     write(wish.json, lambda: json.dumps(combined_json(reports), indent=2) + "\n")
     write(wish.junit, lambda: junit(reports))
+    write(wish.badge, lambda: json.dumps(badge(reports), indent=2) + "\n")
+    write(wish.html, lambda: report_page(reports))
     for report in reports:
         verdict = "conforms" if report.conforms else "does not conform"
         console.print(
@@ -99,6 +109,7 @@ def _checked(name: str, wish: CheckWish, console: Console) -> Report:
             operators=wish.operators,
             levels=wish.levels,
             per_query=wish.per_query,
+            expected=load_expected(wish.expected) if wish.expected else (),
             watch=watch,
         )
 
@@ -125,6 +136,8 @@ def _cell(tally: Tally | None) -> Text:
         return Text("-", style="dim")
     if tally.passed == tally.checked:
         return Text(f"{tally.checked:,}", style="green")
+    if tally.ok:
+        return Text(f"{tally.passed:,} of {tally.checked:,}, rest expected", style="yellow")
     return Text(f"{tally.passed:,} of {tally.checked:,}", style="bold red")
 
 
@@ -138,11 +151,43 @@ def _show_violations(report: Report, wish: CheckWish, console: Console) -> None:
             Text(
                 f"{report.adapter}: {violation.operator} is not {verdict.level}", style="bold red"
             ),
-            Text(f"({violation.alike:,} cases like this; the smallest is shown)"),
+            Text(
+                f"({violation.kind}, {violation.boundary}; {violation.alike:,} cases like this, "
+                "the smallest is shown)"
+            ),
         )
         show(timeline(violation.case, actual=violation.actual, wrong_at=verdict.instant), console)
         console.print(Text(verdict.why))
         console.print(f"To run exactly this case again:  {repeat}", highlight=False, soft_wrap=True)
+
+
+def _show_expected(report: Report, console: Console) -> None:
+    for each in report.expected:
+        failure = each.failure
+        style = "yellow" if each.ok else "bold red"
+        console.print(
+            Text(f"{report.adapter}: {failure.operator} at {failure.level} {each.status}", style),
+            Text(f"({failure.verb}: {failure.reason})"),
+        )
+        if not each.ok:
+            console.print(Text(f"  {each.why} Remove or correct the declaration.".strip()))
+
+
+def badge(reports: Sequence[Report]) -> dict[str, object]:
+    """A badge in the form that shields.io reads."""
+    passed, checked = (
+        sum(getattr(tally, name) for report in reports for tally in report.levels.values())
+        for name in ("passed", "checked")
+    )
+    conforms = all(report.conforms for report in reports)
+    kept = [level for level in LEVELS if any(level in report.levels for report in reports)]
+    text = ", ".join(kept) if conforms else f"{passed:,} of {checked:,} verdicts"
+    return {
+        "schemaVersion": 1,
+        "label": "tickproof",
+        "message": text or "nothing checked",
+        "color": "brightgreen" if conforms else "red",
+    }
 
 
 def repeatable(adapter: str, violation: Violation, folder: Path = FAILURES) -> str:
@@ -168,7 +213,7 @@ def junit(reports: Sequence[Report]) -> str:
                     classname=f"tickproof.{report.adapter}.{operator}",
                     name=level,
                 )
-                if tally.passed < tally.checked:
+                if not tally.ok:
                     failures += 1
                     why = _why(report, operator, level)
                     message = f"{tally.checked - tally.passed} of {tally.checked} cases fail"

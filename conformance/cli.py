@@ -137,7 +137,7 @@ def _check(
     ] = "",
     per_query: Annotated[
         int, typer.Option(metavar="N", min=1, help="Cases for each query; fewer: more queries.")
-    ] = 50,
+    ] = 25,
     case: Annotated[
         str | None,
         typer.Option(metavar="CASE", help="Check this case only: a file, or a fixture's name."),
@@ -147,6 +147,16 @@ def _check(
     ] = None,
     junit: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the report as JUnit XML.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the report as one page.")
+    ] = None,
+    badge: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a badge, in the form of shields.io.")
+    ] = None,
+    expected: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Failures that are known, with a verb and a reason."),
     ] = None,
     quiet: Annotated[
         bool, typer.Option("--quiet", help="No progress and no table; failures still show.")
@@ -177,6 +187,9 @@ def _check(
         case=case,
         json=json,
         junit=junit,
+        html=html,
+        badge=badge,
+        expected=expected,
         quiet=quiet,
     )
     conforms = run_checks(wish, console_for(sys.stdout))

@@ -25,7 +25,7 @@ from reference.types import Type
 
 DEFAULT_CASES = 1_000
 DEFAULT_SEED = 7
-CASES_PER_QUERY = 50
+CASES_PER_QUERY = 25
 MOST_TRIES = 40
 """How many queries are made in search of one that is within the claims."""
 LIKELY_TYPES = (*pools.TYPES, *(t for t in pools.TYPES if t.kind in ("bigint", "double")))

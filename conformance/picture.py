@@ -28,12 +28,12 @@ def page(
     timeline: Timeline, statements: Statements = (), *, command: str = "", at: int | None = None
 ) -> str:
     """One page in HTML: the figure, the answer at each instant, the changelog, how to go on."""
-    script = _read("explain.js")
+    script = read("explain.js")
     figure = Figure(timeline)
-    return _environment().get_template("explain.html.j2").render(
+    return environment().get_template("explain.html.j2").render(
         t=timeline,
         figure=figure,
-        start=_first_shown(timeline, at),
+        start=first_shown(timeline, at),
         command=command,
         statements=[
             (what, printable_lines(sql), {name: repr(v) for name, v in values.items()})
@@ -41,21 +41,22 @@ def page(
         ],
         table=_table(timeline),
         script=Markup(script),
-        script_hash=_hash(script),
-        page_style=Markup(_read("explain.css")),
-        figure_style=Markup(_read("figure.css")),
+        script_hash=hash_of(script),
+        page_style=Markup(read("explain.css")),
+        figure_style=Markup(read("figure.css")),
     )  # fmt: skip
 
 
 def svg(timeline: Timeline) -> str:
     """The figure alone, as an SVG file."""
-    return _environment().get_template("explain.svg.j2").render(
-        t=timeline, figure=Figure(timeline), alone=True, figure_style=Markup(_read("figure.css"))
+    return environment().get_template("explain.svg.j2").render(
+        t=timeline, figure=Figure(timeline), alone=True, figure_style=Markup(read("figure.css"))
     )  # fmt: skip
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """The templates, with everything that comes from a case escaped."""
     made = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -73,11 +74,13 @@ def _environment() -> Environment:
     return made
 
 
-def _read(name: str) -> str:
+def read(name: str) -> str:
+    """The text of a file beside the templates."""
     return (TEMPLATES / name).read_text(encoding="utf-8")
 
 
-def _hash(script: str) -> str:
+def hash_of(script: str) -> str:
+    """What a page says of its own script, so that no other runs."""
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
@@ -85,7 +88,7 @@ def _pixels(length: float) -> str:
     return f"{length:.1f}".removesuffix(".0")
 
 
-def _first_shown(timeline: Timeline, at: int | None) -> int:
+def first_shown(timeline: Timeline, at: int | None) -> int:
     """Which time the page shows first: the one asked for, the wrong one, or one in the middle."""
     for wanted in (at, timeline.wrong_at):
         if wanted is not None and wanted in timeline.times:

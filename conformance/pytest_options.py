@@ -6,6 +6,8 @@ entry point. In a checkout that is not installed, `-p conformance.pytest_options
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from conformance.generate import DEFAULT_CASES, DEFAULT_SEED
@@ -34,4 +36,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="S",
         default=DEFAULT_SEED,
         help="other seeds give other cases (default: %(default)s)",
+    )
+    group.addoption(
+        "--tickproof-expected",
+        type=Path,
+        metavar="FILE",
+        help="failures that are known, as for 'tickproof check --expected'",
     )

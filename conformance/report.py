@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from conformance.expected import Expected
 from conformance.judge import FAILED, INVALID, PASSED, Judgement, Verdict
 from conformance.run import LEVELS
 from reference.case import Case
@@ -20,13 +21,20 @@ class Tally:
 
     checked: int = 0
     passed: int = 0
+    excused: int = 0
+    """Failures that were expected."""
+
+    @property
+    def ok(self) -> bool:
+        return self.passed + self.excused == self.checked
 
     def count(self, passed: int, checked: int) -> None:
         self.checked += checked
         self.passed += passed
 
     def to_json(self) -> dict[str, int]:
-        return {"checked": self.checked, "passed": self.passed}
+        out = {"checked": self.checked, "passed": self.passed}
+        return {**out, "expected": self.excused} if self.excused else out
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,9 @@ class Violation:
     """How many failures of this operator at this level the check met."""
     repeat: str = ""
     """The command that runs exactly this case again."""
+    kind: str = ""
+    boundary: str = ""
+    """What is wrong, and where the first wrong instant stands: see `grouping`."""
 
     def to_json(self) -> dict[str, Any]:
         verdict = self.verdict
@@ -56,6 +67,8 @@ class Violation:
             "missing": [_row(self.case, row) for row in verdict.missing],
             "extra": [_row(self.case, row) for row in verdict.extra],
             "why": verdict.why,
+            "kind": self.kind,
+            "boundary": self.boundary,
             "alike": self.alike,
             "repeat": self.repeat,
         }
@@ -77,6 +90,10 @@ class Report:
     operators: dict[str, dict[str, Tally]] = field(default_factory=dict)
     violations: list[Violation] = field(default_factory=list)
     vacuity: dict[str, dict[str, int]] = field(default_factory=dict)
+    vacuous: list[str] = field(default_factory=list)
+    """What happened too rarely for the check to mean anything."""
+    expected: list[Expected] = field(default_factory=list)
+    """What became of the failures that were declared."""
     versions: dict[str, str] = field(default_factory=dict)
     not_claimed: dict[str, int] = field(default_factory=dict)
     cases: int = 0
@@ -86,10 +103,16 @@ class Report:
 
     @property
     def conforms(self) -> bool:
-        """Whether anything was checked, and all of it passed."""
+        """Whether anything was checked, and all of it passed, but for what was expected to fail.
+
+        A run in which too little happened proves nothing, and a declaration that has become wrong
+        must go: neither conforms.
+        """
         if not self.levels or any(not tally.checked for tally in self.levels.values()):
             return False
-        return all(tally.passed == tally.checked for tally in self.levels.values())
+        if self.vacuous or not all(each.ok for each in self.expected):
+            return False
+        return all(tally.ok for tally in self.levels.values())
 
     def count(self, operator: str, level: str, passed: int, checked: int) -> None:
         """Add verdicts to the totals."""
@@ -97,6 +120,14 @@ class Report:
             return
         self.levels.setdefault(level, Tally()).count(passed, checked)
         self.operators.setdefault(operator, {}).setdefault(level, Tally()).count(passed, checked)
+
+    def excuse(self, operator: str, level: str) -> None:
+        """Count a failure as expected."""
+        for tally in (
+            self.levels.setdefault(level, Tally()),
+            self.operators.setdefault(operator, {}).setdefault(level, Tally()),
+        ):
+            tally.excused += 1
 
     def add(self, operator: str, judgement: Judgement) -> list[Verdict]:
         """Count a judgement; what comes back are its wrong verdicts."""
@@ -130,6 +161,8 @@ class Report:
             "not_claimed": dict(sorted(self.not_claimed.items())),
             "churn": self.churn,
             "vacuity": self.vacuity,
+            "vacuous": self.vacuous,
+            "expected_failures": [each.to_json() for each in self.expected],
             "versions": self.versions,
         }
 
@@ -153,9 +186,13 @@ def combined_json(reports: list[Report]) -> dict[str, Any]:
         for operator, levels in report.operators.items():
             for level, tally in levels.items():
                 whole.count(operator, level, tally.passed, tally.checked)
+                for _ in range(tally.excused):
+                    whole.excuse(operator, level)
         for operator, counts in report.vacuity.items():
             whole.interesting(operator, counts)
         whole.violations += report.violations
+        whole.vacuous += report.vacuous
+        whole.expected += report.expected
         whole.versions |= report.versions
     out = whole.to_json()
     out["conforms"] = all(report.conforms for report in reports)

@@ -22,6 +22,7 @@ import fixtures
 from conformance import stdio_format
 from conformance.adapter import BUILT_IN, TYPES, WINDOWS
 from conformance.cli import main
+from conformance.expected import load_expected
 from conformance.judge import judge
 from conformance.run import LEVELS
 from conformance.stdio_format import schema_text
@@ -83,13 +84,13 @@ def test_the_commands_of_the_how_to_do_what_it_says(
         assert main(arguments) == 0, arguments
 
 
-def test_the_messages_of_the_how_to_are_messages() -> None:
+def test_the_messages_of_the_how_to_are_messages(tmp_path: Path) -> None:
     cases = referencing.jsonschema.DRAFT202012.create_resource(fixtures.schema())
     registry: Any = referencing.Registry().with_resource("urn:tickproof:case:1", cases)
     validator = jsonschema.Draft202012Validator(json.loads(schema_text()), registry=registry)
     messages = [json.loads(block) for block in _blocks(HOW_TO, "json")]
-    hello, greeting, request, answer = messages
-    for message in messages:
+    hello, greeting, request, answer, declared = messages
+    for message in messages[:-1]:
         validator.validate(message)
     assert hello == stdio_format.hello()
     assert stdio_format.greeting(greeting).claims.levels == {"final"}
@@ -97,6 +98,9 @@ def test_the_messages_of_the_how_to_are_messages() -> None:
     assert stdio_format.run_request(1, case) == request
     run = stdio_format.run_answer(answer, 1, case, "element")
     assert judge(case, run, ["final"]).conforms
+    (tmp_path / "expected.json").write_text(json.dumps(declared), encoding="utf-8")
+    (failure,) = load_expected(tmp_path / "expected.json")
+    assert failure.verb == "not yet"
 
 
 def test_the_how_to_lists_all_that_can_be_claimed() -> None:

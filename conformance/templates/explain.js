@@ -1,14 +1,14 @@
 "use strict";
-(() => {
-  const figure = document.querySelector(".tp-figure");
-  const scroller = document.getElementById("scroller");
-  const slider = document.getElementById("slider");
+function bringToLife(timeline) {
+  const figure = timeline.querySelector(".tp-figure");
+  const scroller = timeline.querySelector(".scroll");
+  const slider = timeline.querySelector(".slider");
   const ticks = [...figure.querySelectorAll(".tick")];
   const groups = [...figure.querySelectorAll(".held-by")].map((node) => ({
     bars: [...node.querySelectorAll(".bar")].map((bar) => ({
       node: bar, first: Number(bar.dataset.first), last: Number(bar.dataset.last), value: bar.dataset.value,
     })),
-    list: document.getElementById("live-" + node.dataset.place),
+    list: timeline.querySelector('[data-live="' + node.dataset.place + '"]'),
   }));
   const titles = [...figure.querySelectorAll(".title")];
   let current = -1;
@@ -44,8 +44,8 @@
       group.list.replaceChildren(...(chips.length ? chips : [chip("empty", "none")]));
     }
     const next = ticks[current + 1];
-    document.getElementById("now").textContent = tick.dataset.time;
-    document.getElementById("until").textContent = next ? "until " + next.dataset.time : "for ever";
+    timeline.querySelector(".instant").textContent = tick.dataset.time;
+    timeline.querySelector(".until").textContent = next ? "until " + next.dataset.time : "for ever";
     slider.value = String(current);
     slider.setAttribute("aria-valuetext", "instant " + tick.dataset.time);
   }
@@ -76,28 +76,29 @@
     figure.addEventListener("pointermove", (event) => { if (event.pointerType === "mouse") show(nearest(event)); });
     figure.addEventListener("click", (event) => show(nearest(event)));
     slider.addEventListener("input", () => go(Number(slider.value)));
-    document.getElementById("back").addEventListener("click", () => go(current - 1));
-    document.getElementById("on").addEventListener("click", () => go(current + 1));
+    timeline.querySelector("button.back").addEventListener("click", () => go(current - 1));
+    timeline.querySelector("button.on").addEventListener("click", () => go(current + 1));
     figure.classList.add("pointed");
-    document.getElementById("panel").hidden = false;
+    timeline.querySelector(".panel").hidden = false;
     go(Number(slider.value));
   }
   // The names of the lanes stay in view while the picture is scrolled sideways.
   scroller.addEventListener("scroll", () => {
     titles.forEach((title) => title.setAttribute("transform", "translate(" + scroller.scrollLeft + ")"));
   });
+}
 
-  document.querySelectorAll("button[data-copy]").forEach((button) => {
-    button.addEventListener("click", async () => {
-      const source = document.getElementById(button.dataset.copy);
-      try {
-        await navigator.clipboard.writeText(source.textContent);
-      } catch {
-        getSelection().selectAllChildren(source);
-        document.execCommand("copy");
-      }
-      button.textContent = "Copied";
-      setTimeout(() => { button.textContent = "Copy"; }, 1500);
-    });
+document.querySelectorAll(".timeline").forEach(bringToLife);
+document.querySelectorAll("button[data-copy]").forEach((button) => {
+  button.addEventListener("click", async () => {
+    const source = document.getElementById(button.dataset.copy);
+    try {
+      await navigator.clipboard.writeText(source.textContent);
+    } catch {
+      getSelection().selectAllChildren(source);
+      document.execCommand("copy");
+    }
+    button.textContent = "Copied";
+    setTimeout(() => { button.textContent = "Copy"; }, 1500);
   });
-})();
+});

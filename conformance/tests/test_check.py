@@ -13,14 +13,17 @@ import fixtures
 from conformance.adapters import adapter_names, open_adapter
 from conformance.check import CheckError, Plan, check, check_cases
 from conformance.cli import main
+from conformance.grouping import boundary_of
+from conformance.judge import Verdict
 from conformance.own_engines import InProcess
 from conformance.shrink import shrink
 from conformance.tests.wrong_engines import Crashes, LateExpiry, OnlyMinus
+from conformance.vacuity import too_little
 from reference import Range, Source, parse_lanes
 from reference.case import Case
 from reference.errors import TickproofError
 from reference.lanes import format_case_lanes
-from reference.query import OPERATORS
+from reference.query import OPERATORS, depth
 
 WRONG = "python:conformance.tests.wrong_engines:"
 
@@ -58,10 +61,51 @@ def _is_punctuated(case: Case) -> bool:
 def test_a_wrong_engine_is_found_and_its_failure_is_small() -> None:
     report = check(LateExpiry(), cases=60, seed=3, operators=["window", "distinct"])
     assert not report.conforms
-    (distinct,) = [v for v in report.violations if v.operator == "distinct"]
+    distinct = next(v for v in report.violations if v.operator == "distinct")
     assert sum(len(s.elements) for s in distinct.case.streams.values()) <= 4
     assert distinct.verdict.why.endswith("is in the answer and should not be.")
-    assert distinct.alike > 10
+    assert sum(v.alike for v in report.violations if v.operator == "distinct") > 10
+
+
+def test_failures_are_grouped_and_the_simple_ones_come_first() -> None:
+    report = check(LateExpiry(), cases=60, seed=3, operators=["window", "distinct"])
+    groups = [(v.operator, v.verdict.level, v.kind, v.boundary) for v in report.violations]
+    assert len(set(groups)) == len(groups)
+    assert all(kind and boundary for _, _, kind, boundary in groups)
+    assert report.violations[0].operator == "window"
+    depths = [depth(violation.case.query) for violation in report.violations]
+    assert depths == sorted(depths)
+    total = report.levels["final"]
+    assert sum(v.alike for v in report.violations) <= total.checked - total.passed
+
+
+@pytest.mark.parametrize(
+    ("lanes", "instant", "boundary"),
+    [
+        ("S: 1@0", 5, "at an expiry"),
+        ("S: 1@0 1@5", 5, "at an expiry and an arrival"),
+        ("S: 1@0", 0, "at an arrival"),
+        ("S: 1@0", 6, "beside an expiry"),
+        ("S: 1@0", 4, "beside an expiry"),
+        ("S: 1@0", 2, "elsewhere"),
+        ("S: 1@0", None, "at no instant"),
+    ],
+)
+def test_where_a_wrong_instant_stands(lanes: str, instant: int | None, boundary: str) -> None:
+    case = parse_lanes(lanes).case(Source("S", "v bigint").window(Range(5)))
+    assert boundary_of(case, Verdict("final", "failed", instant=instant)) == boundary
+
+
+def test_a_run_in_which_too_little_happens_fails() -> None:
+    counts = {"cases": 200, "cases looked at": 20, "cases with answers": 3, "ties": 100}
+    found = too_little("minus", counts)
+    assert any("cases with answers 3 times in 200 cases" in sentence for sentence in found)
+    assert not any("ties" in sentence for sentence in found)
+    assert too_little("minus", {**counts, "cases": 10}) == []
+    report = check("reference", cases=20, operators=["window"], levels=["final"])
+    assert report.conforms
+    report.vacuous += found
+    assert not report.conforms
 
 
 def test_vacuity_is_counted() -> None:
@@ -70,6 +114,8 @@ def test_vacuity_is_counted() -> None:
     assert counts["cases"] == 60
     assert counts["cases with answers"] > 30
     assert counts["rows that go"] > 100
+    assert counts["arrivals at an expiry"] > counts["cases looked at"] > 0
+    assert not report.vacuous
 
 
 def test_what_is_not_claimed_is_counted_as_such_and_never_passed() -> None:
@@ -175,6 +221,23 @@ def test_a_failure_is_drawn_saved_and_can_be_repeated(capsys: pytest.CaptureFixt
     assert main(command[1:]) == 1
     again = " ".join(capsys.readouterr().out.split())
     assert violation["why"] in again
+
+
+def test_a_badge_says_what_was_kept() -> None:
+    quick = ["--cases", "20", "--operators", "window", "--levels", "final", "--quiet"]
+    assert main(["check", "reference", *quick, "--badge", "b.json"]) == 0
+    good = json.loads(Path("b.json").read_text())
+    assert (good["message"], good["color"]) == ("final", "brightgreen")
+    assert main(["check", WRONG + "LateExpiry", *quick, "--badge", "b.json"]) == 1
+    bad = json.loads(Path("b.json").read_text())
+    assert bad["color"] == "red"
+    assert "of" in bad["message"]
+
+
+def test_quiet_says_one_line_if_all_is_well(capsys: pytest.CaptureFixture[str]) -> None:
+    quick = ["--cases", "20", "--operators", "window", "--levels", "final", "--quiet"]
+    assert main(["check", "reference", *quick]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1
 
 
 def test_several_adapters_make_one_report() -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from conformance.adapter import Claims, Tuples
+from conformance.mutants.engine import Engine
 from conformance.replay import replay
 from conformance.run import Failure, Run
 from reference import lifted
@@ -23,7 +24,7 @@ class LateExpiry:
     claims = Claims(levels=frozenset({"final"}))
 
     def run(self, cases: Sequence[Case]) -> Iterable[Run | Failure]:
-        return (_moved(replay(case)) for case in cases)
+        return (_moved(Engine().run(case)) for case in cases)
 
     def changelogs(self, query: Query, cases: Sequence[Tuples]) -> pa.Table:
         table = lifted.changelogs(query, cases)
