@@ -48,3 +48,11 @@ def test_the_quickstart_of_the_readme_prints_what_it_shows(
     (code,), (shown,) = _blocks(README, "python"), _blocks(README, "")
     exec(compile(code, "README.md", "exec"), {})
     assert capsys.readouterr().out.split() == shown.split()
+
+
+def test_the_algorithms_page_shows_what_comes_out() -> None:
+    code = _blocks(HERE / "algorithms.md", "python")[0]
+    *setup, call, shown = code.splitlines()
+    names: dict[str, object] = {}
+    exec(compile("\n".join(setup), "algorithms.md", "exec"), names)
+    assert repr(eval(call, names)) == shown.removeprefix("# ")
