@@ -155,3 +155,11 @@ def test_every_public_function_has_an_example(package: str) -> None:
         if inspect.isfunction(made) and ">>>" not in (inspect.getdoc(made) or "")
     ]
     assert not without
+
+
+def test_the_algorithms_page_shows_what_comes_out() -> None:
+    code = _blocks(HERE / "algorithms.md", "python")[0]
+    *setup, call, shown = code.splitlines()
+    names: dict[str, object] = {}
+    exec(compile("\n".join(setup), "algorithms.md", "exec"), names)
+    assert repr(eval(call, names)) == shown.removeprefix("# ")

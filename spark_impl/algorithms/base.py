@@ -35,6 +35,11 @@ class Work:
     negatives: int = 0
     """Those of them that take something back."""
 
+    @property
+    def negative_ratio(self) -> float:
+        """Tuples sent that take something back, for each one that does not."""
+        return self.negatives / max(1, self.messages - self.negatives)
+
     def __sub__(self, before: Work) -> Work:
         """The work between two readings."""
         return Work(*(getattr(self, f.name) - getattr(before, f.name) for f in fields(self)))

@@ -26,6 +26,7 @@ from __future__ import annotations
 import operator
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from typing import Final
 
 from reference.clock import NEVER
@@ -55,8 +56,9 @@ class _Window:
             raise ValueError("count-based windows with partitions are not for these algorithms")
         self.window = window
         self.buckets = buckets
-        self.lists: list[list[Item]] = [[] for _ in range(buckets)]
         self.in_time_order: list[Item] = []
+        self.lists: list[list[Item]] = [[] for _ in range(buckets if buckets > 1 else 0)]
+        """The hash index; its buckets are in time order too."""
 
     @property
     def counts(self) -> int | None:
@@ -65,16 +67,14 @@ class _Window:
 
     def insert(self, item: Item) -> None:
         self.in_time_order.append(item)
-        self.lists[self._bucket(item.key)].append(item)
+        if self.lists:
+            self.lists[bucket_number(item.key, self.buckets)].append(item)
 
     def candidates(self, key: Key | None) -> list[Item]:
         """What is scanned: one bucket, or everything where no key leads to one."""
-        if key is None or self.buckets == 1:
+        if key is None or not self.lists:
             return self.in_time_order
-        return self.lists[self._bucket(key)]
-
-    def _bucket(self, key: Key) -> int:
-        return 0 if self.buckets == 1 else bucket_number(key, self.buckets)
+        return self.lists[bucket_number(key, self.buckets)]
 
     def newest(self, ts: int) -> int:
         """The place of the newest tuple at an instant, or that before the first."""
@@ -88,11 +88,10 @@ class _Window:
         else:
             live = bisect_right(self.in_time_order, now, key=_time)
             dead = max(0, live - self.counts)
-        if dead:
-            for item in self.in_time_order[:dead]:
-                # The oldest of all is the oldest of its bucket.
-                self.lists[self._bucket(item.key)].pop(0)
-            del self.in_time_order[:dead]
+        for item in self.in_time_order[:dead] if self.lists else ():
+            # The oldest of all is the oldest of its bucket.
+            self.lists[bucket_number(item.key, self.buckets)].pop(0)
+        del self.in_time_order[:dead]
         return dead
 
 
@@ -306,6 +305,11 @@ def _both_ways(theta: Theta | None, count: int) -> dict[tuple[int, int], str]:
             raise ValueError(f"{comparison!r} between streams {one} and {other} is no comparison")
         found[one, other] = comparison
         found[other, one] = mirrored.get(comparison, comparison)
+    # What equals the same is equal: the loops check one equality of each tuple only.
+    for via, one, other in product(range(count), repeat=3):
+        linked = one != other and found.get((one, via)) == found.get((via, other)) == "="
+        if linked and found.setdefault((one, other), "=") != "=":
+            raise ValueError(f"streams {one} and {other} are equal to {via}; compare them so")
     return found
 
 

@@ -83,10 +83,8 @@ class _PoissonClockwork:
         self.blocks.reach(int(self.blocks.ends[of_indices[-1]]))
         start, stop = self.blocks.starts(edge).tolist()
         whole = np.arange(start, stop)
-        block = self.blocks.segments(whole)
-        place = uniform(self.seed, "time", whole)
-        place = place[np.lexsort((place, block))]
+        places = np.sort(self.blocks.segments(whole) + uniform(self.seed, "time", whole))
         length = _PER_BLOCK * self.arrivals.gap
-        times = np.floor((block + place) * length).astype(np.int64) + self.arrivals.origin
+        times = np.floor(places * length).astype(np.int64) + self.arrivals.origin
         found: Ints = times[indices - start]
         return found

@@ -122,18 +122,21 @@ class _PunctuatedValues:
 
     def _closed_in(self, segment: Ints) -> Ints:
         """The value that a segment closes."""
+        if self.pattern.order == "asc":
+            return segment
         epoch, place = np.divmod(segment, self.pattern.epoch)
         if self.pattern.order == "desc":
             place = self.pattern.epoch - 1 - place
-        elif self.pattern.order == "random":
-            for one in np.unique(epoch).tolist():
-                mine = epoch == one
-                place[mine] = self._shuffled(one)[place[mine]]
+        elif len(epoch):
+            first = int(epoch.min())
+            place = self._shuffled(first, int(epoch.max()) + 1)[epoch - first, place]
         return epoch * self.pattern.epoch + place
 
-    def _shuffled(self, epoch: int) -> Ints:
-        places = epoch * self.pattern.epoch + np.arange(self.pattern.epoch)
-        return np.argsort(bits(self.seed, "order", places), kind="stable").astype(np.int64)
+    def _shuffled(self, first: int, stop: int) -> Ints:
+        """For each of some epochs, a permutation of its places."""
+        places = np.arange(first * self.pattern.epoch, stop * self.pattern.epoch)
+        drawn = bits(self.seed, "order", places).reshape(-1, self.pattern.epoch)
+        return np.argsort(drawn, axis=1, kind="stable").astype(np.int64)
 
 
 def clustered(order: str, size: float, epoch: int = EPOCH) -> Punctuated:

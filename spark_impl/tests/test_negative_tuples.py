@@ -236,7 +236,7 @@ def test_pipelines_give_the_oracles_answers(name, approach):
         return
     # Answers of the input-triggered approach are late by nature: final, not prompt.
     levels = ["final", "durable"] + ["prompt"] * (approach != "ita")
-    cases = runs(shape.query, 20, 3, output="changelog")
+    cases = runs(shape.query, 12, 3, output="changelog")
     judge(lambda query: shape.make(query, approach), cases, levels)
 
 
