@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 TITLE = "Streaming"
 KEYS = 20_000
-WARM = 4
+WARM = 3
 SCHEMA = "ts bigint, k bigint, v bigint"
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 STORES = "org.apache.spark.sql.execution.streaming.state."
@@ -109,7 +109,7 @@ def joins(bench: Bench) -> str:
 
     from spark_impl import use_rocksdb, windowed
 
-    batches, window = 12, BATCH_SPAN // 20
+    batches, window = 8, BATCH_SPAN // 20
 
     def both() -> tuple[DataFrame, DataFrame]:
         return bench.stream("a", batches), bench.stream("b", batches)
@@ -158,7 +158,9 @@ def joins(bench: Bench) -> str:
 
 def _rate(bench: Bench, made: DataFrame, streams: int) -> float:
     times = bench.seconds(made)[WARM:]
-    return streams * bench.rows * len(times) / sum(times)
+    rate = streams * bench.rows * len(times) / sum(times)
+    print(f"{rate:,.0f} rows/s: {' '.join(f'{each:.2f}' for each in times)}", flush=True)
+    return rate
 
 
 # --- the other operators --------------------------------------------------------------------------

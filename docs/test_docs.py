@@ -133,6 +133,20 @@ def _help_of(command: str) -> str:
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
+def test_the_tutorial_on_streams_prints_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    from conformance.spark_engines import local_session
+
+    session = local_session().newSession()
+    page = HERE / "streaming.md"
+    (code,), (shown,) = _blocks(page, "python"), _blocks(page, "text")
+    # In a session of its own: the tutorial changes settings.
+    code = code.replace("SparkSession.builder.getOrCreate()", "session")
+    exec(compile(code, "streaming.md", "exec"), {"session": session})
+    assert capsys.readouterr().out == shown
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
 def test_the_quickstart_of_the_readme_prints_what_it_shows(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

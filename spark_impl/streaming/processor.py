@@ -17,6 +17,7 @@ from typing import Any, Final
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from reference.errors import TickproofError
 from spark_impl.frame import Frame, concat
 from spark_impl.horizon import Horizon
 from spark_impl.plan import PlanState
@@ -26,6 +27,7 @@ from spark_impl.streaming.memory import Clock, Memory, forget_unused, next_due, 
 from spark_impl.streaming.stageplan import StageSpec, StreamPlan, on_time
 from spark_impl.streaming.trace import write_trace
 
+PORTION: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 STEPPED: Final = "bucket int, rows binary, held bigint, late bigint"
 """What a step of a bucket sends: its output, and what the metrics count."""
 
@@ -43,7 +45,7 @@ class StageProcessor(StatefulProcessor):
         """Called by Spark at the start of a task."""
         self._handle = handle
         self._memory = Memory(handle, self.name, self.spec.identity)
-        self._closed: dict[object, int | None] = {}
+        self._seen: set[object] = set()
         forget_unused()
 
     def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:  # noqa: N802, N803
@@ -53,6 +55,13 @@ class StageProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
         """Called when rows arrived."""
+        if key in self._seen:
+            # A step closes time, so what belongs to it cannot come afterwards.
+            raise TickproofError(
+                "Spark cuts the input of a bucket into portions, because more tasks send to it "
+                f"than {PORTION} says; set it higher"
+            )
+        self._seen.add(key)
         blobs: dict[int, list[Frame]] = {}
         for row in rows:
             if row.rows is not None:
@@ -75,8 +84,7 @@ class StageProcessor(StatefulProcessor):
         clock = self._memory.clock()
         if woken and clock.watermark >= watermark:
             return iter(())
-        # Spark may hand in the rows of a bucket in several portions: late is what was late before.
-        closed = self._closed.setdefault(key, closed_by(clock.watermark))
+        closed = closed_by(clock.watermark)
         plan = _plan(self.name, self.spec)
         state = self._memory.state(key, clock, plan)
         limit = closed_by(watermark)

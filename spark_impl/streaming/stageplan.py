@@ -45,7 +45,8 @@ class Input:
     columns: tuple[Column, ...]
     window: Window | None = None
     """The window of a stream; None for messages, which have their lifetimes."""
-    late: str = "drop"
+    late: str = field(default="drop", repr=False)
+    """What becomes of late rows; it may change when a query is started again, as labels may."""
     retracts: bool = False
     exact_starts: bool = False
     births: str = ""

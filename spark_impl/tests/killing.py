@@ -129,7 +129,7 @@ class Running:
     def kill(self) -> None:
         """kill -9 the driver and everything below it."""
         for pid in reversed(family(self.process.pid)):
-            _kill(pid)
+            kill_process(pid)
         self.process.wait(30)
 
     def kill_workers(self) -> int:
@@ -138,7 +138,7 @@ class Running:
         for pid in family(self.process.pid)[1:]:
             if "pyspark.daemon" in _command(pid):
                 # The daemon forks the workers; it starts anew when it is needed.
-                killed += _kill(pid)
+                killed += kill_process(pid)
         return killed
 
 
@@ -165,7 +165,7 @@ def _command(pid: int) -> str:
         return ""
 
 
-def _kill(pid: int) -> int:
+def kill_process(pid: int) -> int:
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:

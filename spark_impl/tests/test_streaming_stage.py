@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from reference.clock import NEVER
+from reference.errors import TickproofError
 from reference.query import (
     Distinct,
     GroupBy,
@@ -31,10 +32,11 @@ from spark_impl.plan import Plan
 from spark_impl.state import StateError
 from spark_impl.streaming.buckets import bucket_of, labels, spark_hash
 from spark_impl.streaming.carrier import SHIFT, closed_by
+from spark_impl.streaming.processor import StageProcessor
 from spark_impl.streaming.progress import watermark_ms
 from spark_impl.streaming.stageplan import Input, LateRowError, StageSpec
 from spark_impl.streaming.wire import Packer, Unpacker
-from spark_impl.tests.fake_spark import FakeStage, stream_rows
+from spark_impl.tests.fake_spark import FakeHandle, FakeStage, Times, stream_rows
 
 Entry = tuple[int, int, tuple[object, ...]]
 
@@ -178,6 +180,17 @@ def test_every_bucket_waits_for_the_next_watermark() -> None:
     # A row for a bucket that never had one is late all the same.
     assert stage.batch({0: batch_of([(k - 900, k, 0) for k in range(20)])}, now) is None
     assert stage.late == 20
+
+
+def test_the_rows_of_a_step_cannot_come_in_portions() -> None:
+    stage = FakeStage(spec_of("window"), [[0, 1]])
+    processor = StageProcessor(stage.spec, stage.name)
+    handle = FakeHandle(stage.disk)
+    handle.key = (labels(3)[0],)
+    processor.init(handle)  # type: ignore[arg-type]
+    processor.handleInputRows(handle.key, iter([]), Times(0))
+    with pytest.raises(TickproofError, match="maxRecordsPerBatch says; set it higher"):
+        processor.handleInputRows(handle.key, iter([]), Times(0))
 
 
 def test_late_rows_can_be_an_error() -> None:
