@@ -105,7 +105,9 @@ def test_an_adapter_can_carry_its_own() -> None:
         ({"extra": 1}, "an expected failure has operator, level, verb, reason, case"),
     ],
 )
-def test_a_declaration_that_makes_no_sense_is_refused(change: dict[str, object], reason: str) -> None:
+def test_a_declaration_that_makes_no_sense_is_refused(
+    change: dict[str, object], reason: str
+) -> None:
     path = Path("expected.json")
     path.write_text(json.dumps([{**EVERYTHING[0].to_json(), **change}]))
     with pytest.raises(ExpectationError, match=reason):
