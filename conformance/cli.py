@@ -137,7 +137,7 @@ def _check(
     ] = "",
     per_query: Annotated[
         int, typer.Option(metavar="N", min=1, help="Cases for each query; fewer: more queries.")
-    ] = 25,
+    ] = 50,
     case: Annotated[
         str | None,
         typer.Option(metavar="CASE", help="Check this case only: a file, or a fixture's name."),

@@ -15,19 +15,24 @@ from conformance.shrink import without
 from properties import pools
 from properties.bulk import bulk_cases, bulk_queries, bulk_runs
 from properties.dice import Dice, Rolled, chance, pick
+from reference import lifted
 from reference.case import Case
 from reference.clock import MAX_TIME
 from reference.errors import TickproofError
 from reference.oracle import Tuples
 from reference.query import OPERATORS, Query, appendable
+from reference.query import depth as depth_of
 from reference.streams import Punctuation, Watermark
 from reference.types import Type
 
 DEFAULT_CASES = 1_000
 DEFAULT_SEED = 7
-CASES_PER_QUERY = 25
+CASES_PER_QUERY = 50
 MOST_TRIES = 40
 """How many queries are made in search of one that is within the claims."""
+PROBED = 20
+"""Queries with so many cases are tried out first: see `Generator._lively`."""
+PROBE_CASES, MOST_PROBES = 6, 12
 LIKELY_TYPES = (*pools.TYPES, *(t for t in pools.TYPES if t.kind in ("bigint", "double")))
 """Most that is hard about values is about numbers: they come up twice as often."""
 MOST_STEPPED_TUPLES = 16
@@ -100,16 +105,18 @@ class Generator:
         if not operators:
             return
         types = tuple(type_ for type_ in LIKELY_TYPES if type_.kind in self.claims.types)
-        number = max(plan.depth * len(operators), -(-plan.cases // plan.per_query))
+        # Whole rounds, so that each operator is on top equally often at each depth.
+        share = -(-plan.cases // (plan.per_query * plan.depth * len(operators))) * len(operators)
         made: list[Query] = []
         for depth in range(1, plan.depth + 1):
-            share = number // plan.depth + (depth <= number % plan.depth)
             own = bulk_queries(plan.seed + depth, share, depth, operators=operators, types=types)
             made += [self._within_claims(query, depth, operators, types) for query in own]
         for at, query in enumerate(made):
             many = plan.cases // len(made) + (at < plan.cases % len(made))
             if not many:
                 continue
+            if many >= PROBED:
+                query = self._lively(query, at // len(operators), operators, types)
             if reason := self.claims.query_refusal(query):
                 self.leave_out(reason, many)
             else:
@@ -123,14 +130,41 @@ class Generator:
         self, query: Query, depth: int, operators: Sequence[str], types: Sequence[Type]
     ) -> Query:
         """The query, or another with the same operator on top that is within the claims."""
-        order = (query.op, *(name for name in operators if name != query.op))
         for _ in range(MOST_TRIES):
             if self.claims.query_refusal(query) is None:
                 break
-            self._tries += 1
-            seed = self.plan.seed + 1_000 * MOST_TRIES + self._tries
-            (query,) = bulk_queries(seed, 1, depth, operators=order, types=types)
+            query = self._another(query, depth, operators, types)
         return query
+
+    def _another(
+        self, query: Query, depth: int, operators: Sequence[str], types: Sequence[Type]
+    ) -> Query:
+        """Another query with the same operator on top."""
+        order = (query.op, *(name for name in operators if name != query.op))
+        self._tries += 1
+        seed = self.plan.seed + 1_000 * MOST_TRIES + self._tries
+        (made,) = bulk_queries(seed, 1, depth, operators=order, types=types)
+        return made
+
+    def _lively(
+        self, query: Query, round_: int, operators: Sequence[str], types: Sequence[Type]
+    ) -> Query:
+        """The query, or one like it in which something happens.
+
+        A query that gets many cases must not waste them: some have answers and, in every second
+        round, rows go as well as come. (Not in all: windows without end must be tried too.)
+        """
+        tried = query
+        for _ in range(MOST_PROBES):
+            if self.claims.query_refusal(tried) is None and self._happens(tried, round_ % 2 == 0):
+                return tried
+            tried = self._another(query, depth_of(query) or 1, operators, types)
+        return query
+
+    def _happens(self, query: Query, rows_go: bool) -> bool:
+        cases = bulk_cases(query, PROBE_CASES, self.plan.seed, tuples=self.plan.tuples)
+        counts = lifted.changelogs(query, cases).column("n").to_pylist()
+        return bool(counts) and (not rows_go or min(counts) < 0 or query.op == "window_join")
 
     # cases
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -36,11 +36,16 @@ def test_the_reference_conforms_at_every_level() -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_the_operators_in_process_conform(seed: int) -> None:
+def test_the_operators_in_process_conform(
+    seed: int, record_property: Callable[[str, object], None]
+) -> None:
     report = check("in-process", cases=600, seed=seed)
     assert not [v.to_json() for v in report.violations]
     assert report.conforms
     assert set(report.levels) == {"final", "prompt", "lean", "durable"}
+    for operator, counts in report.vacuity.items():
+        shown = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+        record_property(f"what happened, seed {seed}, {operator}", shown)
 
 
 def test_the_operators_in_process_conform_on_every_fixture() -> None:

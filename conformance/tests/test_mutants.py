@@ -8,6 +8,7 @@ are cut from must pass the same cases at every level, and a mutant that is none 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,10 +29,15 @@ SMALL = Ground(Plan(200, seed=11, per_query=4))
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_every_mutant_dies(operator: str) -> None:
+def test_every_mutant_dies(operator: str, record_property: Callable[[str, object], None]) -> None:
     score = hunt_all(ScoreWish(operators=(operator,), quiet=True), console_for(None, plain=True))
     assert [outcome.mutant.name for outcome in score.survivors] == []
     assert score.killed == len(score.outcomes) > 10
+    median = score.to_json()["median_cases_to_kill"]
+    record_property(
+        f"mutants of {operator}",
+        f"{score.killed} of {len(score.outcomes)} killed, after {median:g} cases in the median",
+    )
 
 
 @pytest.mark.parametrize("operator", OPERATORS)

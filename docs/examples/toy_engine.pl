@@ -2,6 +2,7 @@
 # The toy engine of toy_engine.py again, in Perl: nothing but what Perl brings along.
 use strict;
 use warnings;
+use integer;    # times use all 64 bits, which a double cannot hold
 use JSON::PP;
 
 $| = 1;    # every answer must leave at once: the suite waits for it
@@ -23,8 +24,9 @@ sub lives {
     for my $element (@{ $streams->{ $query->{stream} }{elements} }) {
         next unless $element->{row};
         my $ts = $element->{ts} + 0;    # times beyond 2^53 are strings
-        my $length = ($window->{range} // 0) + (($window->{bounds} // "") eq "[]" ? 1 : 0);
+        my $length = $window->{range} // $never;
         my $end = $window->{unbounded} || $ts > $never - $length ? $never : $ts + $length;
+        $end++ if ($window->{bounds} // "") eq "[]" && $end < $never;
         push @found, [ $ts, $end, $json->encode($element->{row}) ];
     }
     $query->{lives} = \@found;
