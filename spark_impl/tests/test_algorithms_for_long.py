@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -53,11 +53,7 @@ def test_moving_window_joins(algorithm, invalidation):
     check(make, pairs(), ["final", "prompt", "durable"])
 
 
-def names_of_multi_joins() -> Iterator[str]:
-    yield from multi_way(joined_windows(WINDOWS[0]), (2, 0, 1))
-
-
-@pytest.mark.parametrize("name", names_of_multi_joins())
+@pytest.mark.parametrize("name", list(multi_way(joined_windows(WINDOWS[0]), (2, 0, 1))))
 def test_multi_joins(name):
     def make(query: Query) -> TupleAtATime:  # type: ignore[type-arg]
         return multi_way(query, (2, 0, 1))[name]
