@@ -121,18 +121,18 @@ def pair(read: Callable[[str], DataFrame], **options: Any) -> Relation:
     return a.minus(b.where("k > 0")).group_by("k").agg(n=count())
 
 
-def fed(streams: Streams) -> None:
-    """Three micro-batches that begin before 1970."""
-    for step in range(3):
-        start = (step - 1) * 10 * SECOND
-        streams.feed(
-            a=[(start + n * SECOND, n % 3) for n in range(10)],
-            b=[(start + n * SECOND + 5, n % 2) for n in range(0, 10, 2)],
-        )
+def feed_step(streams: Streams, step: int) -> None:
+    """Ten seconds; the first ones lie before 1970."""
+    start = (step - 1) * 10 * SECOND
+    streams.feed(
+        a=[(start + n * SECOND, n % 3) for n in range(10)],
+        b=[(start + n * SECOND + 5, n % 2) for n in range(0, 10, 2)],
+    )
 
 
 def test_a_chain_of_four_is_prompt_also_when_nothing_arrives(streams: Streams) -> None:
-    fed(streams)
+    for step in range(3):
+        feed_step(streams, step)
     streams.run(chain(streams.stream, delay="2 s").changelog(buckets=4))
     # The watermark is 2 s behind the slower stream, in whole milliseconds.
     closed = 16 * SECOND
@@ -159,17 +159,6 @@ def test_a_chain_of_four_is_prompt_also_when_nothing_arrives(streams: Streams) -
         "4 group by",
     ]
     assert all(each.held > 0 for each in last.operators)
-
-
-def test_a_restart_after_every_micro_batch_changes_nothing(streams: Streams) -> None:
-    for step in range(3):
-        start = (step - 1) * 10 * SECOND
-        streams.feed(
-            a=[(start + n * SECOND, n % 3) for n in range(10)],
-            b=[(start + n * SECOND + 5, n % 2) for n in range(0, 10, 2)],
-        )
-        streams.run(pair(streams.stream, delay="2 s").changelog(buckets=4))
-    assert streams.entries() == expected(pair(streams.batch), 16 * SECOND)
 
 
 def test_late_rows_are_dropped_and_counted(streams: Streams) -> None:
@@ -212,26 +201,27 @@ def test_what_goes_wrong_stops_the_query_with_a_reason(streams: Streams) -> None
         timeless.run(windowed(timeless.stream("a"), ts="ts", range=5).changelog())
 
 
-def test_a_snapshot_is_kept_up_to_date(streams: Streams) -> None:
-    fed(streams)
-    relation = pair(streams.stream, delay="2 s")
+def test_a_snapshot_survives_a_restart_after_every_micro_batch(streams: Streams) -> None:
     seen: dict[int, Counter[tuple[Any, ...]]] = {}
 
     def handler(answer: DataFrame, batch: int) -> None:
         seen[batch] = Counter(tuple(row) for row in answer.collect())
 
     location = str(streams.directory / "answer")
-    writer = relation.foreach_snapshot(handler, location, every=1, buckets=2)
-    writer = writer.option("checkpointLocation", str(streams.directory / "checkpoint"))
-    query = writer.trigger(availableNow=True).start()
-    query.awaitTermination(240)
+    closed: dict[int, int | None] = {}
+    for step in range(3):
+        feed_step(streams, step)
+        writer = pair(streams.stream, delay="2 s").foreach_snapshot(handler, location, buckets=2)
+        writer = writer.option("checkpointLocation", str(streams.directory / "checkpoint"))
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination(240)
+        closed |= {p.batch: p.closed for p in map(Progress.of, query.recentProgress)}
+    assert list(closed.values())[-1] == 16 * SECOND
+    assert len(closed) >= 6, "each start has a micro-batch with data, and one without"
     right = pair(streams.batch)
-    for progress in map(Progress.of, query.recentProgress):
-        if progress.closed is None:
-            assert not seen[progress.batch]
-        else:
-            answer = Counter(tuple(row) for row in right.at(progress.closed).collect())
-            assert seen[progress.batch] == answer
+    for batch, instant in closed.items():
+        answer = [] if instant is None else right.at(instant).collect()
+        assert seen[batch] == Counter(map(tuple, answer))
     with pytest.raises(QueryError, match="goes with streaming DataFrames"):
         right.foreach_snapshot(handler, location)
 
