@@ -1,0 +1,759 @@
+"""When a value is closed: the rules of each operator that stands directly on streams.
+
+Two things can bring a row that an output punctuation "column = value" would rule out. What has
+arrived already can, when its time comes: that is foreseen by letting time run on
+(`Snapshot.to_come`). And tuples that may still arrive can: that is what `may_appear` decides, each
+operator in its own way. Such a tuple may come in any number of copies.
+
+In a window of rows a new tuple also pushes old ones out, so lifetimes that look certain are not.
+`displaced` decides there, from what is held and what can come alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from reference.aggregates import BUILT_IN
+from reference.clock import MAX_TIME, MIN_TIME, NEVER
+from reference.errors import QueryError
+from reference.expressions import Expr, columns_in, literals_in
+from reference.query import (
+    Distinct,
+    GroupBy,
+    Intersect,
+    Join,
+    Minus,
+    Project,
+    Query,
+    Select,
+    Union,
+    Windowed,
+    WindowJoin,
+)
+from reference.streams import Column, pattern_values
+from reference.types import Row, Value
+from spark_impl.evaluate import Evaluator
+from spark_impl.operators.window_join import reaches
+from spark_impl.plan import Plan
+from spark_impl.punctuation.ledger import Fixed, Ledger, matches
+from spark_impl.punctuation.quiet import tap_of
+from spark_impl.punctuation.snapshot import Held, Snapshot
+from spark_impl.punctuation.tap import Coming, Tap, compares_columns, only_compares
+
+
+
+@dataclass(frozen=True)
+class Drop:
+    """A row that input n can do without: where it is held."""
+
+    n: int
+    node: int
+    piece: str
+    at: int
+
+
+@dataclass
+class View:
+    """One case after a step, as a rule sees it."""
+
+    rule: Rule
+    snapshot: Snapshot
+    case: int
+    ledgers: Mapping[str, Ledger]
+    watermark: int
+    _coming: dict[object, list[Coming]] = field(default_factory=dict)
+    _pool: list[Value] | None = None
+
+    def ledger(self, n: int) -> Ledger:
+        return self.ledgers[self.rule.taps[n].stream]
+
+    def first(self, n: int) -> int:
+        """The first instant at which input n may get a tuple."""
+        return self.ledger(n).first
+
+    def waiting(self, n: int) -> list[Held]:
+        """The tuples of input n whose time has not come."""
+        return self.snapshot.waiting(self.rule.taps[n], self.rule.tops[n], self.case)
+
+    def stored(self, node: int, piece: str, schema: Sequence[Column]) -> list[Held]:
+        return self.snapshot.stored(node, piece, tuple(schema), self.case)
+
+    def coming(self, n: int, fixed: Fixed) -> list[Coming]:
+        """Rows that input n may still get with these values."""
+        asked = (n, tuple(sorted(fixed)), tuple(fixed[at] for at in sorted(fixed)))
+        if asked not in self._coming:
+            tap = self.rule.taps[n]
+            self._coming[asked] = tap.coming(self.ledger(n), fixed, self.pool(), self.rule.depth)
+        return self._coming[asked]
+
+    def closed_for(self, n: int, fixed: Fixed) -> bool:
+        """Whether the stream of input n is closed for these values."""
+        return self.rule.taps[n].closed_for(self.ledger(n), fixed)
+
+    def receives(self, n: int) -> bool:
+        """Whether any tuple at all can come to input n."""
+        return self.ledger(n).latest({}) is not None
+
+    def pool(self) -> list[Value]:
+        """The values that columns which are looked at are compared with."""
+        if self._pool is None:
+            found: dict[Value, None] = dict.fromkeys(self.rule.literals)
+            for n, tap in enumerate(self.rule.taps):
+                looked_at = [at for at, raw in enumerate(tap.raw_places) if raw in tap.looked_at]
+                for held in (*self.rule.held(self, n), *self.waiting(n)):
+                    found.update((held.row[at], None) for at in looked_at if at < len(held.row))
+                for promise in self.ledger(n).promises:
+                    for at in tap.looked_at:
+                        found.update(dict.fromkeys(pattern_values(promise.patterns[at])))
+            self._pool = list(found)
+        return self._pool
+
+
+class Rule(ABC):
+    """An operator over taps."""
+
+    def __init__(self, query: Query, plan: Plan, top: int, below: Sequence[int]) -> None:
+        self.query = query
+        self.plan = plan
+        self.node = top
+        """The number of the operator's node."""
+        self.tops = list(below)
+        self.taps = [_tap(plan, number) for number in below]
+        self.places = {column.name: at for at, column in enumerate(query.columns)}
+        expressions = [
+            *((expr, own) for tap in self.taps for expr, own in tap.expressions()),
+            *self.expressions(),
+        ]
+        self.exact = all(only_compares(expr, own) for expr, own in expressions)
+        """Whether a few rows can stand for all; if not, this rule decides nothing."""
+        self.literals = [lit.value for expr, _ in expressions for lit in literals_in(expr)]
+        pairs = any(compares_columns(expr) for expr, _ in expressions)
+        self.depth = sum(len(tap.raw_columns) for tap in self.taps) if pairs else 1
+
+    def expressions(self) -> Iterable[tuple[Expr, Sequence[Column]]]:
+        """What the operator itself computes."""
+        return ()
+
+    def is_sound(self, view: View, column: str, value: Value) -> bool:
+        """Whether no row with this value can come out any more."""
+        pins = self.pinned(column, value)
+        if self.displaces(view):
+            return self.displaced(view, column, value, pins)
+        if self.may_appear(view, column, value):
+            return False
+        if not self.foresees_all(view, pins):
+            return True
+        at = self.places[column]
+        append = self.plan.output == "append"
+        return not any(
+            matches(row, {at: value}) and (ts > view.watermark or not append)
+            for ts, row in view.snapshot.to_come(view.case, canonical=not append)
+        )
+
+    def foresees_all(self, view: View, pins: Sequence[Fixed]) -> bool:
+        """Whether what has arrived can still bring a row with these values."""
+        return any(
+            matches(held.row, own) for n, own in enumerate(pins) for held in view.waiting(n)
+        )
+
+    def displaces(self, view: View) -> bool:
+        """Whether new tuples do more than add rows."""
+        return any(tap.counts_rows and view.receives(n) for n, tap in enumerate(self.taps))
+
+    def silent(self, view: View, n: int, own: Fixed) -> bool:
+        """Whether input n gets no row with these values, nor has one waiting."""
+        if any(matches(held.row, own) for held in view.waiting(n)):
+            return False
+        return not view.coming(n, own) if own else not view.receives(n)
+
+    def dead(self, view: View, n: int, own: Fixed) -> bool:
+        """Whether there is no row with these values on input n, and none can come."""
+        holds = any(matches(held.row, own) for held in self.held(view, n))
+        return not holds and self.silent(view, n, own)
+
+    @abstractmethod
+    def pinned(self, column: str, value: Value) -> list[dict[int, Value]]:
+        """For each input, what its rows must have for the output to have the value."""
+
+    @abstractmethod
+    def may_appear(self, view: View, column: str, value: Value) -> bool:
+        """Whether new tuples can bring a row with the value, if what is here brings none."""
+
+    @abstractmethod
+    def displaced(
+        self, view: View, column: str, value: Value, pins: Sequence[Fixed]
+    ) -> bool:
+        """Whether no row with the value can come, even if new tuples push old ones out."""
+
+    def held(self, view: View, n: int) -> list[Held]:
+        """The rows of input n that the operator holds."""
+        return []
+
+    def surplus(self, view: View) -> Iterator[Drop]:
+        """The rows that nothing can need any more."""
+        return iter(())
+
+
+def _tap(plan: Plan, number: int) -> Tap:
+    tap = tap_of(plan, number)
+    assert tap is not None
+    return tap
+
+
+class PassRule(Rule):
+    """A window, selection, projection or union: each row comes out as it comes in."""
+
+    def pinned(self, column: str, value: Value) -> list[dict[int, Value]]:
+        return [{self.places[column]: value} for _ in self.taps]
+
+    def may_appear(self, view: View, column: str, value: Value) -> bool:
+        return any(view.coming(n, own) for n, own in enumerate(self.pinned(column, value)))
+
+    def displaced(
+        self, view: View, column: str, value: Value, pins: Sequence[Fixed]
+    ) -> bool:
+        return all(self.silent(view, n, own) for n, own in enumerate(pins))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A row that an input can contribute, and the bounds of its time; see `AnyJoinRule`."""
+
+    row: Row
+    low: int
+    high: int
+    new: bool
+
+
+class AnyJoinRule(Rule):
+    """Rows meet if their keys are equal, the predicate holds, and their times fit."""
+
+    def __init__(
+        self,
+        query: Join | WindowJoin,
+        plan: Plan,
+        top: int,
+        below: Sequence[int],
+        stores: Sequence[tuple[int, str]],
+    ) -> None:
+        self.theta = query.theta
+        self.on = query.on
+        super().__init__(query, plan, top, below)
+        self.stores = list(stores)
+        self.names = [[column.name for column in tap.columns] for tap in self.taps]
+        self.shared = [[own.index(name) for name in self.on] for own in self.names]
+        self.rest = [
+            [at for at, name in enumerate(own) if name not in self.on] for own in self.names
+        ]
+        used = {*self.on, *(columns_in(self.theta) if self.theta is not None else ())}
+        for tap, own in zip(self.taps, self.names, strict=True):
+            tap.look_at([at for at, name in enumerate(own) if name in used])
+        self.evaluator = Evaluator(query.columns)
+
+    def expressions(self) -> Iterable[tuple[Expr, Sequence[Column]]]:
+        return () if self.theta is None else [(self.theta, self.query_columns)]
+
+    @property
+    def query_columns(self) -> Sequence[Column]:
+        return self.query.columns
+
+    def pinned(self, column: str, value: Value) -> list[dict[int, Value]]:
+        return [
+            {own.index(column): value} if column in own else {} for own in self.names
+        ]
+
+    def held(self, view: View, n: int) -> list[Held]:
+        node, piece = self.stores[n]
+        return view.stored(node, piece, self.plan.nodes[self.tops[n]].operator.schema)
+
+    def key(self, n: int, row: Row) -> Row:
+        return tuple(row[at] for at in self.shared[n])
+
+    def may_appear(self, view: View, column: str, value: Value) -> bool:
+        """A combination with at least one new part."""
+        pins = self.pinned(column, value)
+        fresh = [self._fresh(view, n, own) for n, own in enumerate(pins)]
+        if not any(fresh):
+            return False
+        parts = [[*self._old(view, n, own), *fresh[n]] for n, own in enumerate(pins)]
+        return self._can_meet(parts)
+
+    def displaced(
+        self, view: View, column: str, value: Value, pins: Sequence[Fixed]
+    ) -> bool:
+        """One input is dead, or nothing waits and nothing that can come meets anything."""
+        if any(self.dead(view, n, own) for n, own in enumerate(pins)):
+            return True
+        if self.foresees_all(view, pins):
+            return False
+        return not self.may_appear(view, column, value)
+
+    def _old(self, view: View, n: int, own: Fixed) -> list[_Part]:
+        rows = (*self.held(view, n), *view.waiting(n))
+        return [self.old_part(held) for held in rows if matches(held.row, own)]
+
+    def _fresh(self, view: View, n: int, own: Fixed) -> list[_Part]:
+        """What may come, the longest-lasting of those that meet the same."""
+        best: dict[Row, _Part] = {}
+        for coming in view.coming(n, own):
+            seen_as = self.key(n, coming.row) if self.theta is None else coming.row
+            part = self.new_part(view, n, coming)
+            if seen_as not in best or best[seen_as].high < part.high:
+                best[seen_as] = part
+        return list(best.values())
+
+    def _can_meet(self, parts: Sequence[Sequence[_Part]]) -> bool:
+        by_key = [_grouped(own, lambda part, n=n: self.key(n, part.row)) for n, own in enumerate(parts)]
+        combined: list[Row] = []
+        for key in by_key[0]:
+            if None in key or not all(key in own for own in by_key):
+                continue
+            for choice in itertools.product(*(own[key] for own in by_key)):
+                if any(part.new for part in choice) and self.together(choice):
+                    if self.theta is None:
+                        return True
+                    combined.append(self.joined([part.row for part in choice]))
+        return bool(combined) and bool(self.accepted(combined).any())
+
+    def joined(self, rows: Sequence[Row]) -> Row:
+        """The combined row: the keys once, then the other columns from left to right."""
+        rest = (row[at] for row, places in zip(rows, self.rest, strict=True) for at in places)
+        return (*self.key(0, rows[0]), *rest)
+
+    def accepted(self, rows: Sequence[Row]) -> np.ndarray:
+        """Which combined rows satisfy the predicate; all, if it has no value for one of them."""
+        if self.theta is None:
+            return np.ones(len(rows), np.bool_)
+        columns = [
+            pa.array(values, column.type.arrow)
+            for values, column in zip(zip(*rows, strict=True), self.query.columns, strict=True)
+        ]
+        try:
+            return self.evaluator.truth(self.theta, columns, len(rows))
+        except QueryError:
+            return np.ones(len(rows), np.bool_)
+
+    @abstractmethod
+    def old_part(self, held: Held) -> _Part: ...
+
+    @abstractmethod
+    def new_part(self, view: View, n: int, coming: Coming) -> _Part: ...
+
+    @abstractmethod
+    def together(self, parts: Sequence[_Part]) -> bool:
+        """Whether the times of the parts allow for a row."""
+
+    @abstractmethod
+    def to_tell(self, view: View, parts: Sequence[Held]) -> bool:
+        """Whether a combination of rows that are held has an entry still to come."""
+
+    # rows to drop
+
+    def surplus(self, view: View) -> Iterator[Drop]:
+        """Rows of a key that all other inputs are closed for, and that have nothing to tell."""
+        rows = [[*self.held(view, n), *view.waiting(n)] for n in range(len(self.taps))]
+        by_key = [
+            _grouped(own, lambda held, n=n: self.key(n, held.row)) for n, own in enumerate(rows)
+        ]
+        closed: dict[tuple[int, Row], bool] = {}
+
+        def is_closed(n: int, key: Row) -> bool:
+            if (n, key) not in closed:
+                fixed = dict(zip(self.shared[n], key, strict=True))
+                closed[n, key] = view.closed_for(n, fixed)
+            return closed[n, key]
+
+        for n, own in enumerate(by_key):
+            if self.taps[n].counts_rows:
+                continue
+            others = [m for m in range(len(self.taps)) if m != n]
+            for key, mine in own.items():
+                if not all(is_closed(m, key) for m in others):
+                    continue
+                useful = self._useful(view, key, [o.get(key, []) for o in by_key], n)
+                for held in mine:
+                    if (held.waiting, held.at) not in useful:
+                        place = (self.taps[n].leaf, "waiting") if held.waiting else self.stores[n]
+                        yield Drop(n, *place, held.at)
+
+    def _useful(
+        self, view: View, key: Row, rows: Sequence[Sequence[Held]], n: int
+    ) -> set[tuple[bool, int]]:
+        """The rows of input n that are part of a combination with something to tell."""
+        if None in key:
+            return set()
+        choices = [c for c in itertools.product(*rows) if self.to_tell(view, c)]
+        if not choices:
+            return set()
+        accepted = self.accepted([self.joined([held.row for held in c]) for c in choices])
+        return {
+            (c[n].waiting, c[n].at) for c, good in zip(choices, accepted, strict=True) if good
+        }
+
+
+def _grouped(items: Iterable, key) -> dict:  # type: ignore[no-untyped-def, type-arg]
+    found = defaultdict(list)
+    for item in items:
+        found[key(item)].append(item)
+    return found
+
+
+class JoinRule(AnyJoinRule):
+    """Combined rows live while all their parts do.
+
+    Of a part, `low` is included and `high` is not: the instants at which it can be live.
+    """
+
+    def old_part(self, held: Held) -> _Part:
+        return _Part(held.row, held.start, held.end, new=False)
+
+    def new_part(self, view: View, n: int, coming: Coming) -> _Part:
+        return _Part(coming.row, view.first(n), self.taps[n].expires(coming.until), new=True)
+
+    def together(self, parts: Sequence[_Part]) -> bool:
+        return max(part.low for part in parts) < min(part.high for part in parts)
+
+    def to_tell(self, view: View, parts: Sequence[Held]) -> bool:
+        start, end = max(held.start for held in parts), min(held.end for held in parts)
+        if start >= end:
+            return False
+        if start > view.watermark:
+            return True
+        if any(tap.counts_rows for tap in self.taps):
+            return end > view.watermark
+        # The end of a row that has started is known, and whoever told the start tells the end.
+        return False
+
+
+class WindowJoinRule(AnyJoinRule):
+    """Combined rows begin with their newest part; of a part, the bounds are those of its time."""
+
+    def __init__(
+        self,
+        query: WindowJoin,
+        plan: Plan,
+        top: int,
+        below: Sequence[int],
+        stores: Sequence[tuple[int, str]],
+    ) -> None:
+        super().__init__(query, plan, top, below, stores)
+        self.reach = reaches(query)
+
+    def old_part(self, held: Held) -> _Part:
+        return _Part(held.row, held.start, held.start, new=False)
+
+    def new_part(self, view: View, n: int, coming: Coming) -> _Part:
+        return _Part(coming.row, view.first(n), coming.until, new=True)
+
+    def together(self, parts: Sequence[_Part]) -> bool:
+        return self._fits([(part.low, part.high) for part in parts])
+
+    def to_tell(self, view: View, parts: Sequence[Held]) -> bool:
+        fits = self._fits([(held.start, held.start) for held in parts])
+        return fits and max(held.start for held in parts) > view.watermark
+
+    def _fits(self, spans: Sequence[tuple[int, int]]) -> bool:
+        """Whether times can be chosen from the spans; the reaches are the tightest there are."""
+        for i, (_, high) in enumerate(spans):
+            for j, (low, _) in enumerate(spans):
+                reach = self.reach[i][j]
+                if reach is not None and low > high + reach:
+                    return False
+        return True
+
+
+class KeyedRule(Rule):
+    """Operators that count copies of a row, or of a key."""
+
+    def pinned(self, column: str, value: Value) -> list[dict[int, Value]]:
+        return [{self.places[column]: value} for _ in self.taps]
+
+    @property
+    def schema(self) -> Sequence[Column]:
+        return self.plan.nodes[self.node].operator.schema
+
+
+class CountingRule(KeyedRule):
+    """Distinct, minus and intersect over whole rows."""
+
+    def __init__(self, query: Query, plan: Plan, top: int, below: Sequence[int]) -> None:
+        super().__init__(query, plan, top, below)
+        for tap in self.taps:
+            tap.look_at(range(len(tap.columns)))
+
+    def held(self, view: View, n: int) -> list[Held]:
+        return [held for own in self._live(view, n).values() for held in own]
+
+    def _live(self, view: View, n: int) -> dict[Row, list[Held]]:
+        """The live copies of each row: those with a known end, and then those without."""
+        snapshot = view.snapshot
+        counts = snapshot.frame(self.node, "counts")
+        due = snapshot.frame(self.node, "due")
+        copies = counts["right" if n else "left"]
+        mine = view.stored(self.node, "counts", self.schema)
+        place = {int(counts["h"][held.at]): held.row for held in mine}
+        found: dict[Row, list[Held]] = defaultdict(list)
+        numbers = (due[name].tolist() for name in ("h", "ts", "ets", "side"))
+        for at, (h, ts, ets, side) in enumerate(zip(*numbers, strict=True)):
+            if side == n and h in place:
+                found[place[h]].append(Held(place[h], ts, ets, at))
+        for held in mine:
+            open_ended = int(copies[held.at]) - len(found.get(held.row, ()))
+            if open_ended:
+                found[held.row] += [Held(held.row, MIN_TIME, NEVER, -1)] * open_ended
+        return found
+
+    def copies(self, view: View, n: int, row: Row) -> list[Held]:
+        waiting = [held for held in view.waiting(n) if held.row == row]
+        return [*self._live(view, n).get(row, ()), *waiting]
+
+
+def _count(copies: Sequence[Held], instant: int) -> int:
+    return sum(held.live(instant) for held in copies)
+
+
+class DistinctRule(CountingRule):
+    def may_appear(self, view: View, column: str, value: Value) -> bool:
+        """A new row shows if, the instant before, there was none of its kind."""
+        (own,) = self.pinned(column, value)
+        first = view.first(0)
+        for coming in view.coming(0, own):
+            old = self.copies(view, 0, coming.row)
+            gaps = [first - 1, *(held.end for held in old if held.end >= first)]
+            if any(gap < coming.until and not _count(old, gap) for gap in gaps):
+                return True
+        return False
+
+    def displaced(
+        self, view: View, column: str, value: Value, pins: Sequence[Fixed]
+    ) -> bool:
+        return self.silent(view, 0, pins[0])
+
+
+class DistinctOnRule(KeyedRule):
+    """Whenever a row of a key comes or goes, another may take over, and that is a row, too."""
+
+    def held(self, view: View, n: int) -> list[Held]:
+        return view.stored(self.node, "rows", self.schema)
+
+    def may_appear(self, view: View, column: str, value: Value) -> bool:
+        return bool(view.coming(0, self.pinned(column, value)[0]))
+
+    def foresees_all(self, view: View, pins: Sequence[Fixed]) -> bool:
+        return True
+
+    def displaced(
+        self, view: View, column: str, value: Value, pins: Sequence[Fixed]
+    ) -> bool:
+        return self.dead(view, 0, pins[0])
+
+
+class SetRule(CountingRule):
+    """Minus and intersect: two counts for each row."""
+
+    def displaces(self, view: View) -> bool:
+        """If both sides read one stream, new tuples come on both sides at once."""
+        one_stream = len({tap.stream for tap in self.taps}) == 1
+        return super().displaces(view) or (one_stream and view.receives(0))
+
+    def reach(self, view: View, n: int, row: Row) -> tuple[int, int] | None:
+        """The span in which new copies of a row can be live on input n, if any can come."""
+        until = max((c.until for c in view.coming(n, dict(enumerate(row)))), default=None)
+        return None if until is None else (view.first(n), self.taps[n].expires(until))
+
+    def barred(self, view: View, n: int, row: Row) -> bool:
+        """Whether the other side has no copy of a row, and none can come."""
+        other = 1 - n
+        if any(held.end > view.watermark for held in self.copies(view, other, row)):
+            return False
+        return view.closed_for(other, dict(enumerate(row)))
+
+    def dropped(self, view: View, sides: Sequence[int]) -> Iterator[Drop]:
+        """The rows of some sides that are barred."""
+        for n in sides:
+            if self.taps[n].counts_rows:
+                continue
+            live = self._live(view, n)
+            rows = dict.fromkeys([*live, *(held.row for held in view.waiting(n))])
+            gone = {row for row in rows if self.barred(view, n, row)}
+            for held in itertools.chain(*live.values()):
+                if held.row in gone and held.at >= 0:
+                    yield Drop(n, self.node, "due", held.at)
+            for held in view.waiting(n):
+                if held.row in gone:
+                    yield Drop(n, self.taps[n].leaf, "waiting", held.at)
+            for held in view.stored(self.node, "counts", self.schema):
+                if held.row in gone:
+                    yield Drop(n, self.node, "counts", held.at)
+
+
+class MinusRule(SetRule):
+    def may_appear(self, view: View, column: str, value: Value) -> bool:
+        """A new row on the left shows. One on the right takes a row away until it expires.
+
+        If none comes by itself the answer only shrinks, so the earliest new row on the right is the
+        one that can give most back.
+        """
+        (own, _) = self.pinned(column, value)
+        if view.coming(0, own):
+            return True
+        back = self.taps[1].expires(view.first(1))
+        if back > MAX_TIME:
+            return False
+        rows = {held.row for held in (*self.held(view, 0), *view.waiting(0))}
+        return any(
+            _count(self.copies(view, 0, row), back) > _count(self.copies(view, 1, row), back)
+            and self.reach(view, 1, row) is not None
+            for row in rows
+            if matches(row, own)
+        )
+
+    def foresees_all(self, view: View, pins: Sequence[Fixed]) -> bool:
+        """A row on the right that expires gives one back, too."""
+        return True
+
+    def displaced(
+        self, view: View, column: str, value: Value, pins: Sequence[Fixed]
+    ) -> bool:
+        return self.dead(view, 0, pins[0])
+
+    def surplus(self, view: View) -> Iterator[Drop]:
+        return self.dropped(view, (1,))
+
+
+class IntersectRule(SetRule):
+    def may_appear(self, view: View, column: str, value: Value) -> bool:
+        (own, _) = self.pinned(column, value)
+        rows = {
+            held.row
+            for n in (0, 1)
+            for held in (*self.held(view, n), *view.waiting(n))
+            if matches(held.row, own)
+        }
+        rows |= {coming.row for coming in view.coming(0, own)}
+        return any(self._can_rise(view, row) for row in rows)
+
+    def _can_rise(self, view: View, row: Row) -> bool:
+        """New copies on both sides meet, or those on one side uncover what the other has."""
+        spans = [self.reach(view, n, row) for n in (0, 1)]
+        one, other = spans
+        if one is not None and other is not None and max(one[0], other[0]) < min(one[1], other[1]):
+            return True
+        return any(span is not None and self._uncovers(view, n, row) for n, span in enumerate(spans))
+
+    def _uncovers(self, view: View, n: int, row: Row) -> bool:
+        """While many new copies live on one side, the answer is what the other side has.
+
+        It rises when they come at an instant at which that is more than the answer was before, or
+        when it rises itself while they live.
+        """
+        first = view.first(n)
+        until = max(coming.until for coming in view.coming(n, dict(enumerate(row))))
+        mine, others = self.copies(view, n, row), self.copies(view, 1 - n, row)
+        times = {time for held in (*mine, *others) for time in (held.start, held.end)}
+        for instant in {first, *times, *(time + 1 for time in times)}:
+            now, before = _count(others, instant), _count(others, instant - 1)
+            if first <= instant <= until and now > min(before, _count(mine, instant - 1)):
+                return True
+            if first < instant < self.taps[n].expires(until) and now > before:
+                return True
+        return False
+
+    def displaced(
+        self, view: View, column: str, value: Value, pins: Sequence[Fixed]
+    ) -> bool:
+        if any(self.dead(view, n, own) for n, own in enumerate(pins)):
+            return True
+        return all(self.silent(view, n, own) for n, own in enumerate(pins))
+
+    def surplus(self, view: View) -> Iterator[Drop]:
+        return self.dropped(view, (0, 1))
+
+
+class GroupByRule(KeyedRule):
+    """Whatever comes into a group, or goes without leaving it empty, makes a new row of it."""
+
+    def __init__(self, query: GroupBy, plan: Plan, top: int, below: Sequence[int]) -> None:
+        self.aggregates = query.aggregates
+        super().__init__(query, plan, top, below)
+        names = [column.name for column in query.input.columns]
+        self.keys = {key: names.index(key) for key in query.keys}
+        used = {name for item in query.aggregates for arg in item.args for name in columns_in(arg)}
+        self.taps[0].look_at([*self.keys.values(), *(names.index(name) for name in used)])
+        if any(item.function not in BUILT_IN for item in query.aggregates):
+            self.exact = False
+
+    def expressions(self) -> Iterable[tuple[Expr, Sequence[Column]]]:
+        assert isinstance(self.query, GroupBy)
+        columns = self.query.input.columns
+        return [(arg, columns) for item in self.query.aggregates for arg in item.args]
+
+    def pinned(self, column: str, value: Value) -> list[dict[int, Value]]:
+        return [{self.keys[column]: value}]
+
+    def may_appear(self, view: View, column: str, value: Value) -> bool:
+        return bool(view.coming(0, self.pinned(column, value)[0]))
+
+    def foresees_all(self, view: View, pins: Sequence[Fixed]) -> bool:
+        return True
+
+    def displaced(
+        self, view: View, column: str, value: Value, pins: Sequence[Fixed]
+    ) -> bool:
+        """The group is not there, and gets no rows."""
+        places = list(self.keys.values())
+        of_keys = {places.index(at): v for at, v in pins[0].items()}
+        lead = self.plan.lead
+        groups = view.stored(self.node, "groups", self.schema[: lead + len(places)])
+        if any(matches(group.row, of_keys) for group in groups):
+            return False
+        return self.silent(view, 0, pins[0])
+
+
+def rule_for(plan: Plan) -> Rule | None:
+    """The rule of a query of one operator; None for a tree of several."""
+    query = plan.query
+    (top,) = plan.nodes[-1].inputs
+    nodes = plan.nodes
+    match query:
+        case Windowed() | Select() | Project():
+            below = [top]
+        case Join():
+            below = []
+            chain = [top]
+            for _ in query.inputs[2:]:
+                chain.insert(0, nodes[chain[0]].inputs[0])
+            below = [nodes[chain[0]].inputs[0], *(nodes[number].inputs[1] for number in chain)]
+            stores = [(chain[0], "left"), *((number, "right") for number in chain)]
+        case WindowJoin():
+            below = list(nodes[top].inputs)
+            stores = [(top, f"input{n}") for n in range(len(below))]
+        case _:
+            below = list(nodes[top].inputs)
+    if any(tap_of(plan, number) is None for number in below):
+        return None
+    match query:
+        case Windowed() | Select() | Project() | Union():
+            return PassRule(query, plan, top, below)
+        case Join():
+            return JoinRule(query, plan, top, below, stores)
+        case WindowJoin():
+            return WindowJoinRule(query, plan, top, below, stores)
+        case Distinct() if query.on:
+            return DistinctOnRule(query, plan, top, below)
+        case Distinct():
+            return DistinctRule(query, plan, top, below)
+        case Minus():
+            return MinusRule(query, plan, top, below)
+        case Intersect():
+            return IntersectRule(query, plan, top, below)
+        case GroupBy():
+            return GroupByRule(query, plan, top, below)
+    return None
