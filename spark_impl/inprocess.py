@@ -187,7 +187,10 @@ class _Run:
         for case, ts, other, row in made:
             target = results[case].appended if appends else results[case].changes
             target.append((ts, other, row))
-        for result in results:
+        for at, result in enumerate(results):
+            if any(gate.promises for gate in self.gates[at].values()):
+                # What a punctuation rules out is a new row, so none may seem to come.
+                result.changes = canonical(result.changes)
             result.changes.sort(key=_entry_order)
             result.appended.sort(key=_entry_order)
 
@@ -237,6 +240,18 @@ class _Run:
                     self.questions[at].note(name, gate.admitted, gate.promises)
 
 
+def canonical(entries: Sequence[tuple[int, int, Row]]) -> list[tuple[int, int, Row]]:
+    """Entries without those that cancel each other at one instant."""
+    net: Counter[tuple[int, Row]] = Counter()
+    for ts, sign, row in entries:
+        net[ts, row] += sign
+    return [
+        (ts, 1 if count > 0 else -1, row)
+        for (ts, row), count in net.items()
+        for _ in range(abs(count))
+    ]
+
+
 def merged(bags: Sequence[Bag], admitted: Sequence[StreamTuple]) -> Bag:
     """The tuples of a leaf that are held; one that several operators hold is held once.
 
@@ -252,8 +267,9 @@ def merged(bags: Sequence[Bag], admitted: Sequence[StreamTuple]) -> Bag:
         unused = Counter((t.ts, normal_row(t.row)) for t in admitted)
         found: Bag = Counter()
         for ts, row in bag.elements():
-            fitting = (t for t in (*whole, *unused) if t[0] == ts and _fits(t[1], row))
-            match = next(t for t in fitting if unused[t])
+            fitting = [t for t in (*whole, *unused) if t[0] == ts and _fits(t[1], row)]
+            known = (t for t in fitting if found[t] < whole[t])
+            match = next(known, None) or next(t for t in fitting if unused[t])
             found[match] += 1
             unused[match] -= 1
         whole |= found

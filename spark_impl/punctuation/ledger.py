@@ -83,6 +83,10 @@ class Ledger:
             return None
         return max((until for _, until in self._rows(about, fixed, {}, 1)), default=None)
 
+    def is_unselective(self, fixed: Fixed) -> bool:
+        """Whether the promises treat all rows with these values alike."""
+        return all(self._is_about_all(promise, fixed) for promise in self.about(fixed))
+
     @staticmethod
     def _is_about_all(promise: Punctuation, fixed: Fixed) -> bool:
         return all(

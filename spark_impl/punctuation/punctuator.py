@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from reference.clock import NEVER
 from reference.types import Row
 from spark_impl.operators.base import Piece, store_of
@@ -85,15 +87,11 @@ class Punctuator:
         """Of tuples that wait, those that every input which reads them can do without."""
         votes = Counter((drop.node, drop.at) for drop in asked)
         needed = Counter(
-            (tap.leaf, held.at)
-            for n, tap in enumerate(view.rule.taps)
-            for held in view.waiting(n)
+            (tap.leaf, held.at) for n, tap in enumerate(view.rule.taps) for held in view.waiting(n)
         )
         return [drop for drop in asked if votes[drop.node, drop.at] == needed[drop.node, drop.at]]
 
-    def _met_by_nobody(
-        self, quiet: Quiet, number: int, join: JoinOperator, n: int
-    ) -> list[Drop]:
+    def _met_by_nobody(self, quiet: Quiet, number: int, join: JoinOperator, n: int) -> list[Drop]:
         """The rows of one side of a join whose key the other side sends no more."""
         lead = self.plan.lead
         mine, other = join.sides[n], join.sides[1 - n]
@@ -131,7 +129,7 @@ def _uncounted(counts: Store, drops: Sequence[Drop]) -> Store:
     sides = {n: rows[name].copy() for n, name in enumerate(("left", "right"))}
     for drop in drops:
         sides[drop.n][drop.at] = 0
-    at = sorted({drop.at for drop in drops})
+    at = np.unique(np.array([drop.at for drop in drops], np.int64))
     left = rows.with_numbers(left=sides[0], right=sides[1]).take(at)
     left = left.where((left["left"] > 0) | (left["right"] > 0))
-    return without(counts, at).append(left)
+    return without(counts, at.tolist()).append(left)

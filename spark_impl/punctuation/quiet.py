@@ -16,6 +16,7 @@ from reference.clock import NEVER
 from reference.expressions import Col
 from reference.types import Value
 from spark_impl.kernels.sweep import distinct_copies, minus_copies
+from spark_impl.operators.base import Operator
 from spark_impl.operators.distinct_on import DistinctOnOperator
 from spark_impl.operators.group_by import GroupByOperator
 from spark_impl.operators.join import JoinOperator
@@ -32,7 +33,7 @@ from spark_impl.punctuation.tap import Tap
 
 def tap_of(plan: Plan, number: int) -> Tap | None:
     """The node as a stream with selections and projections on top; None if it is more."""
-    path = []
+    path: list[Operator] = []
     at = number
     while isinstance(plan.nodes[at].operator, SelectOperator | ProjectOperator):
         path.insert(0, plan.nodes[at].operator)

@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -37,9 +38,10 @@ from reference.query import (
     Windowed,
     WindowJoin,
 )
-from reference.streams import Column, pattern_values
-from reference.types import Row, Value
+from reference.streams import Column, StreamTuple, pattern_values
+from reference.types import Row, Value, normal
 from spark_impl.evaluate import Evaluator
+from spark_impl.operators.aggregates import ROWS
 from spark_impl.operators.window_join import reaches
 from spark_impl.plan import Plan
 from spark_impl.punctuation.ledger import Fixed, Ledger, matches
@@ -47,6 +49,10 @@ from spark_impl.punctuation.quiet import tap_of
 from spark_impl.punctuation.snapshot import Held, Snapshot
 from spark_impl.punctuation.tap import Coming, Tap, compares_columns, only_compares
 
+T = TypeVar("T", "Held", "_Part")
+
+MOST_TRIALS: Final = 200
+"""How many futures of a group are tried; beyond that it is taken for open."""
 
 
 @dataclass(frozen=True)
@@ -104,16 +110,22 @@ class View:
     def pool(self) -> list[Value]:
         """The values that columns which are looked at are compared with."""
         if self._pool is None:
-            found: dict[Value, None] = dict.fromkeys(self.rule.literals)
+            # Values of different types can be equal, as 1 and 1.00 are; all of them count.
+            found: dict[tuple[type, Value], None] = dict.fromkeys(map(_typed, self.rule.literals))
             for n, tap in enumerate(self.rule.taps):
                 looked_at = [at for at, raw in enumerate(tap.raw_places) if raw in tap.looked_at]
                 for held in (*self.rule.held(self, n), *self.waiting(n)):
-                    found.update((held.row[at], None) for at in looked_at if at < len(held.row))
+                    found.update((_typed(held.row[at]), None) for at in looked_at)
                 for promise in self.ledger(n).promises:
                     for at in tap.looked_at:
-                        found.update(dict.fromkeys(pattern_values(promise.patterns[at])))
-            self._pool = list(found)
+                        values = pattern_values(promise.patterns[at])
+                        found.update(dict.fromkeys(map(_typed, values)))
+            self._pool = [value for _, value in found]
         return self._pool
+
+
+def _typed(value: Value) -> tuple[type, Value]:
+    return type(value), normal(value)
 
 
 class Rule(ABC):
@@ -159,9 +171,7 @@ class Rule(ABC):
 
     def foresees_all(self, view: View, pins: Sequence[Fixed]) -> bool:
         """Whether what has arrived can still bring a row with these values."""
-        return any(
-            matches(held.row, own) for n, own in enumerate(pins) for held in view.waiting(n)
-        )
+        return any(matches(held.row, own) for n, own in enumerate(pins) for held in view.waiting(n))
 
     def displaces(self, view: View) -> bool:
         """Whether new tuples do more than add rows."""
@@ -187,9 +197,7 @@ class Rule(ABC):
         """Whether new tuples can bring a row with the value, if what is here brings none."""
 
     @abstractmethod
-    def displaced(
-        self, view: View, column: str, value: Value, pins: Sequence[Fixed]
-    ) -> bool:
+    def displaced(self, view: View, column: str, value: Value, pins: Sequence[Fixed]) -> bool:
         """Whether no row with the value can come, even if new tuples push old ones out."""
 
     def held(self, view: View, n: int) -> list[Held]:
@@ -216,9 +224,7 @@ class PassRule(Rule):
     def may_appear(self, view: View, column: str, value: Value) -> bool:
         return any(view.coming(n, own) for n, own in enumerate(self.pinned(column, value)))
 
-    def displaced(
-        self, view: View, column: str, value: Value, pins: Sequence[Fixed]
-    ) -> bool:
+    def displaced(self, view: View, column: str, value: Value, pins: Sequence[Fixed]) -> bool:
         return all(self.silent(view, n, own) for n, own in enumerate(pins))
 
 
@@ -265,9 +271,7 @@ class AnyJoinRule(Rule):
         return self.query.columns
 
     def pinned(self, column: str, value: Value) -> list[dict[int, Value]]:
-        return [
-            {own.index(column): value} if column in own else {} for own in self.names
-        ]
+        return [{own.index(column): value} if column in own else {} for own in self.names]
 
     def held(self, view: View, n: int) -> list[Held]:
         node, piece = self.stores[n]
@@ -275,6 +279,12 @@ class AnyJoinRule(Rule):
 
     def key(self, n: int, row: Row) -> Row:
         return tuple(row[at] for at in self.shared[n])
+
+    def _by_key(self, n: int, items: Iterable[T]) -> dict[Row, list[T]]:
+        found: dict[Row, list[T]] = defaultdict(list)
+        for item in items:
+            found[self.key(n, item.row)].append(item)
+        return found
 
     def may_appear(self, view: View, column: str, value: Value) -> bool:
         """A combination with at least one new part."""
@@ -285,9 +295,7 @@ class AnyJoinRule(Rule):
         parts = [[*self._old(view, n, own), *fresh[n]] for n, own in enumerate(pins)]
         return self._can_meet(parts)
 
-    def displaced(
-        self, view: View, column: str, value: Value, pins: Sequence[Fixed]
-    ) -> bool:
+    def displaced(self, view: View, column: str, value: Value, pins: Sequence[Fixed]) -> bool:
         """One input is dead, or nothing waits and nothing that can come meets anything."""
         if any(self.dead(view, n, own) for n, own in enumerate(pins)):
             return True
@@ -310,7 +318,7 @@ class AnyJoinRule(Rule):
         return list(best.values())
 
     def _can_meet(self, parts: Sequence[Sequence[_Part]]) -> bool:
-        by_key = [_grouped(own, lambda part, n=n: self.key(n, part.row)) for n, own in enumerate(parts)]
+        by_key = [self._by_key(n, own) for n, own in enumerate(parts)]
         combined: list[Row] = []
         for key in by_key[0]:
             if None in key or not all(key in own for own in by_key):
@@ -359,9 +367,7 @@ class AnyJoinRule(Rule):
     def surplus(self, view: View) -> Iterator[Drop]:
         """Rows of a key that all other inputs are closed for, and that have nothing to tell."""
         rows = [[*self.held(view, n), *view.waiting(n)] for n in range(len(self.taps))]
-        by_key = [
-            _grouped(own, lambda held, n=n: self.key(n, held.row)) for n, own in enumerate(rows)
-        ]
+        by_key = [self._by_key(n, own) for n, own in enumerate(rows)]
         closed: dict[tuple[int, Row], bool] = {}
 
         def is_closed(n: int, key: Row) -> bool:
@@ -393,16 +399,7 @@ class AnyJoinRule(Rule):
         if not choices:
             return set()
         accepted = self.accepted([self.joined([held.row for held in c]) for c in choices])
-        return {
-            (c[n].waiting, c[n].at) for c, good in zip(choices, accepted, strict=True) if good
-        }
-
-
-def _grouped(items: Iterable, key) -> dict:  # type: ignore[no-untyped-def, type-arg]
-    found = defaultdict(list)
-    for item in items:
-        found[key(item)].append(item)
-    return found
+        return {(c[n].waiting, c[n].at) for c, good in zip(choices, accepted, strict=True) if good}
 
 
 class JoinRule(AnyJoinRule):
@@ -426,10 +423,13 @@ class JoinRule(AnyJoinRule):
             return False
         if start > view.watermark:
             return True
-        if any(tap.counts_rows for tap in self.taps):
-            return end > view.watermark
-        # The end of a row that has started is known, and whoever told the start tells the end.
-        return False
+        if end == NEVER:
+            return any(
+                tap.pushes_out(view.ledger(n), held.row)
+                for (n, tap), held in zip(enumerate(self.taps), parts, strict=True)
+            )
+        # Where the ends of all rows are known, whoever told the start tells the end.
+        return end > view.watermark and any(tap.counts_rows for tap in self.taps)
 
 
 class WindowJoinRule(AnyJoinRule):
@@ -519,40 +519,53 @@ def _count(copies: Sequence[Held], instant: int) -> int:
     return sum(held.live(instant) for held in copies)
 
 
-class DistinctRule(CountingRule):
-    def may_appear(self, view: View, column: str, value: Value) -> bool:
-        """A new row shows if, the instant before, there was none of its kind."""
-        (own,) = self.pinned(column, value)
-        first = view.first(0)
-        for coming in view.coming(0, own):
-            old = self.copies(view, 0, coming.row)
-            gaps = [first - 1, *(held.end for held in old if held.end >= first)]
-            if any(gap < coming.until and not _count(old, gap) for gap in gaps):
-                return True
-        return False
+def _shows(view: View, coming: Coming, old: Sequence[Held]) -> bool:
+    """Whether a new row can come when, the instant before, there was none of its kind."""
+    first = view.first(0)
+    gaps = [first - 1, *(held.end for held in old if held.end >= first)]
+    return any(gap < coming.until and not _count(old, gap) for gap in gaps)
 
-    def displaced(
-        self, view: View, column: str, value: Value, pins: Sequence[Fixed]
-    ) -> bool:
+
+class DistinctRule(CountingRule):
+    """A row shows if there is no other of its kind."""
+
+    def may_appear(self, view: View, column: str, value: Value) -> bool:
+        (own,) = self.pinned(column, value)
+        return any(
+            _shows(view, coming, self.copies(view, 0, coming.row)) for coming in view.coming(0, own)
+        )
+
+    def displaced(self, view: View, column: str, value: Value, pins: Sequence[Fixed]) -> bool:
         return self.silent(view, 0, pins[0])
 
 
 class DistinctOnRule(KeyedRule):
-    """Whenever a row of a key comes or goes, another may take over, and that is a row, too."""
+    """Whenever a row of a key comes or goes, another may take over, and that is a row, too.
+
+    If the key is the whole row, the other is equal, and nothing shows.
+    """
+
+    def __init__(self, query: Query, plan: Plan, top: int, below: Sequence[int]) -> None:
+        super().__init__(query, plan, top, below)
+        self.taps[0].look_at(range(len(self.taps[0].columns)))
 
     def held(self, view: View, n: int) -> list[Held]:
         return view.stored(self.node, "rows", self.schema)
 
     def may_appear(self, view: View, column: str, value: Value) -> bool:
-        return bool(view.coming(0, self.pinned(column, value)[0]))
+        coming = view.coming(0, self.pinned(column, value)[0])
+        if self.query.free:
+            return bool(coming)
+        rows = [*self.held(view, 0), *view.waiting(0)]
+        return any(_shows(view, new, [h for h in rows if h.row == new.row]) for new in coming)
 
     def foresees_all(self, view: View, pins: Sequence[Fixed]) -> bool:
         return True
 
-    def displaced(
-        self, view: View, column: str, value: Value, pins: Sequence[Fixed]
-    ) -> bool:
-        return self.dead(view, 0, pins[0])
+    def displaced(self, view: View, column: str, value: Value, pins: Sequence[Fixed]) -> bool:
+        if self.query.free:
+            return self.dead(view, 0, pins[0])
+        return self.silent(view, 0, pins[0])
 
 
 class SetRule(CountingRule):
@@ -595,6 +608,8 @@ class SetRule(CountingRule):
 
 
 class MinusRule(SetRule):
+    """The left count less the right one."""
+
     def may_appear(self, view: View, column: str, value: Value) -> bool:
         """A new row on the left shows. One on the right takes a row away until it expires.
 
@@ -619,9 +634,7 @@ class MinusRule(SetRule):
         """A row on the right that expires gives one back, too."""
         return True
 
-    def displaced(
-        self, view: View, column: str, value: Value, pins: Sequence[Fixed]
-    ) -> bool:
+    def displaced(self, view: View, column: str, value: Value, pins: Sequence[Fixed]) -> bool:
         return self.dead(view, 0, pins[0])
 
     def surplus(self, view: View) -> Iterator[Drop]:
@@ -629,6 +642,8 @@ class MinusRule(SetRule):
 
 
 class IntersectRule(SetRule):
+    """The smaller of the two counts."""
+
     def may_appear(self, view: View, column: str, value: Value) -> bool:
         (own, _) = self.pinned(column, value)
         rows = {
@@ -646,7 +661,9 @@ class IntersectRule(SetRule):
         one, other = spans
         if one is not None and other is not None and max(one[0], other[0]) < min(one[1], other[1]):
             return True
-        return any(span is not None and self._uncovers(view, n, row) for n, span in enumerate(spans))
+        return any(
+            span is not None and self._uncovers(view, n, row) for n, span in enumerate(spans)
+        )
 
     def _uncovers(self, view: View, n: int, row: Row) -> bool:
         """While many new copies live on one side, the answer is what the other side has.
@@ -666,9 +683,7 @@ class IntersectRule(SetRule):
                 return True
         return False
 
-    def displaced(
-        self, view: View, column: str, value: Value, pins: Sequence[Fixed]
-    ) -> bool:
+    def displaced(self, view: View, column: str, value: Value, pins: Sequence[Fixed]) -> bool:
         if any(self.dead(view, n, own) for n, own in enumerate(pins)):
             return True
         return all(self.silent(view, n, own) for n, own in enumerate(pins))
@@ -686,6 +701,8 @@ class GroupByRule(KeyedRule):
         names = [column.name for column in query.input.columns]
         self.keys = {key: names.index(key) for key in query.keys}
         used = {name for item in query.aggregates for arg in item.args for name in columns_in(arg)}
+        self.varied = bool(used - {*query.keys})
+        """Whether rows of one group can differ in what is aggregated."""
         self.taps[0].look_at([*self.keys.values(), *(names.index(name) for name in used)])
         if any(item.function not in BUILT_IN for item in query.aggregates):
             self.exact = False
@@ -699,19 +716,64 @@ class GroupByRule(KeyedRule):
         return [{self.keys[column]: value}]
 
     def may_appear(self, view: View, column: str, value: Value) -> bool:
-        return bool(view.coming(0, self.pinned(column, value)[0]))
+        """Almost any new row changes its group; whether this one does is tried out.
+
+        A row that stays uncounted, or does not move an extreme, shows only if the group is empty.
+        There is no need to try where rows of any kind can come: some of them will show.
+        """
+        (own,) = self.pinned(column, value)
+        coming = view.coming(0, own)
+        if not coming:
+            return False
+        if any(not item.args for item in self.aggregates):
+            return True
+        if self.varied and not self.taps[0].pipe and view.ledger(0).is_unselective(own):
+            return True
+        trials = itertools.islice(self._trials(view, coming), MOST_TRIALS + 1)
+        for number, tuples in enumerate(trials):
+            if number == MOST_TRIALS:
+                return True
+            entries = view.snapshot.foreseen(view.case, self.taps[0].stream, tuples)
+            if any(matches(row, {self.places[column]: value}) for _, row in entries):
+                return True
+        return False
+
+    def _trials(self, view: View, coming: Sequence[Coming]) -> Iterator[list[StreamTuple]]:
+        """New rows, once and in greater number than all others, at all times that may differ."""
+        snapshot, first = view.snapshot, view.first(0)
+        groups = view.stored(self.node, "groups", self._group_schema)
+        hashes = snapshot.frame(self.node, "groups")["h"]
+        rows = snapshot.frame(self.node, "rows")
+        for new in coming:
+            key = tuple(new.row[at] for at in self.keys.values())
+            mine = [
+                h for h in view.waiting(0) if tuple(h.row[at] for at in self.keys.values()) == key
+            ]
+            times = {time for held in mine for time in (held.start, held.end)}
+            size = len(mine)
+            for group in groups:
+                if group.row == key:
+                    times.update(rows["ets"][rows["h"] == hashes[group.at]].tolist())
+                    size += int(snapshot.frame(self.node, "groups")[ROWS][group.at])
+            near = {first, new.until, *(t + d for t in times for d in (-1, 0, 1))}
+            every = any(item.function in ("median", "stddev") for item in self.aggregates)
+            numbers = range(1, size + 2) if every else sorted({1, size + 1})
+            for ts in sorted(t for t in near if first <= t <= new.until):
+                for number in numbers:
+                    yield [StreamTuple(ts, new.raw)] * number
+
+    @property
+    def _group_schema(self) -> Sequence[Column]:
+        return self.schema[: self.plan.lead + len(self.keys)]
 
     def foresees_all(self, view: View, pins: Sequence[Fixed]) -> bool:
         return True
 
-    def displaced(
-        self, view: View, column: str, value: Value, pins: Sequence[Fixed]
-    ) -> bool:
+    def displaced(self, view: View, column: str, value: Value, pins: Sequence[Fixed]) -> bool:
         """The group is not there, and gets no rows."""
         places = list(self.keys.values())
         of_keys = {places.index(at): v for at, v in pins[0].items()}
-        lead = self.plan.lead
-        groups = view.stored(self.node, "groups", self.schema[: lead + len(places)])
+        groups = view.stored(self.node, "groups", self._group_schema)
         if any(matches(group.row, of_keys) for group in groups):
             return False
         return self.silent(view, 0, pins[0])

@@ -6,15 +6,15 @@ Nothing is converted before a rule asks for it.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from reference.clock import MAX_TIME, MIN_TIME, NEVER
-from reference.streams import Column
+from reference.streams import Column, StreamTuple
 from reference.types import Row
-from spark_impl.convert import cases_of, python_rows
+from spark_impl.convert import cases_of, frame_of_tuples, python_rows
 from spark_impl.frame import Frame
 from spark_impl.horizon import Horizon
 from spark_impl.operators.base import store_of
@@ -64,9 +64,7 @@ class Snapshot:
             self._frames[node, piece] = self.store(node, piece).rows()
         return self._frames[node, piece]
 
-    def stored(
-        self, node: int, piece: str, schema: tuple[Column, ...], case: int
-    ) -> list[Held]:
+    def stored(self, node: int, piece: str, schema: tuple[Column, ...], case: int) -> list[Held]:
         """The rows of a case in a store, with `ts` and `ets` if they have them."""
         if (node, piece) not in self._stored:
             rows = self.frame(node, piece)
@@ -103,14 +101,22 @@ class Snapshot:
         Canonical ones only, if wanted: without those that a row leaving at the same time hides.
         """
         if self._to_come is None:
-            self._to_come = self._foreseen()
+            self._to_come = self._foreseen({})
         return self._to_come[0 if canonical else 1].get(case, [])
 
-    def _foreseen(self) -> tuple[dict[int, list[Entry]], dict[int, list[Entry]]]:
+    def foreseen(self, case: int, stream: str, tuples: Sequence[StreamTuple]) -> list[Entry]:
+        """The canonical + entries that will come if just these tuples arrive."""
+        columns = next(s.columns for s in self.plan.query.sources if s.name == stream)
+        arriving = frame_of_tuples([(case, tuples)], columns, self.plan.lead)
+        return self._foreseen({stream: arriving})[0].get(case, [])
+
+    def _foreseen(
+        self, arrivals: Mapping[str, Frame]
+    ) -> tuple[dict[int, list[Entry]], dict[int, list[Entry]]]:
         """Let time run to its end: a step is a pure function, so nothing comes of it."""
         lead = self.plan.lead
         end = Horizon.of_cases([NEVER] * self.cases) if lead else Horizon.at(NEVER)
-        _, rows = self.plan.step(self.state, {}, end)
+        _, rows = self.plan.step(self.state, arrivals, end)
         net: dict[int, Counter[Entry]] = defaultdict(Counter)
         every: dict[int, list[Entry]] = defaultdict(list)
         made = python_rows(rows, self.plan.schema, lead)
@@ -143,4 +149,3 @@ def without(store: Store, dropped: Collection[int]) -> Store:
 def instant_of(watermark: int | None) -> int:
     """The watermark as a time; before all times if there is none."""
     return MIN_TIME - 1 if watermark is None else min(watermark, MAX_TIME)
-

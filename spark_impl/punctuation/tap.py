@@ -19,7 +19,7 @@ from reference.expressions import (
     literals_in,
 )
 from reference.streams import Column, StreamTuple
-from reference.types import Row, Value, normal
+from reference.types import Row, Value, normal_row
 from spark_impl.convert import frame_of_tuples, python_rows
 from spark_impl.frame import Delta, Frame, plus_frame, saturating_add
 from spark_impl.horizon import Horizon
@@ -32,10 +32,11 @@ from spark_impl.punctuation.values import fitted
 
 @dataclass(frozen=True)
 class Coming:
-    """A row that may still come, as the operator sees it, and the latest time for it."""
+    """A row that may still come: as the operator sees it, the latest time for it, and the tuple."""
 
     row: Row
     until: int
+    raw: Row
 
 
 class Tap:
@@ -51,6 +52,9 @@ class Tap:
         self.pipe = list(path[1:])
         self.span = below.span if isinstance(below, SpanLeaf) else None
         self.counts_rows = isinstance(below, RowsLeaf)
+        keys = below.keys[self.lead :] if isinstance(below, RowsLeaf) else []
+        self.partition = [at - self.lead for at in keys]
+        """The columns of the stream by which a window of rows is divided."""
         self.raw_columns = below.schema[self.lead :]
         self.columns = path[-1].schema[self.lead :]
         self.raw_places = self._raw_places()
@@ -119,8 +123,7 @@ class Tap:
             end = np.full(len(start), NEVER, np.int64)
         else:
             end = saturating_add(start, self.span)
-        lives = plus_frame(rows.columns, start, end)
-        delta = Delta(lives.with_numbers(**rows.numbers))
+        delta = Delta(rows.with_numbers(**plus_frame(rows.columns, start, end).numbers))
         for operator in self.pipe:
             _, delta = operator.step({}, [delta], Horizon())
         return delta.rows
@@ -136,6 +139,13 @@ class Tap:
                 return True
             raw[place] = value
         return ledger.latest(raw) is None
+
+    def pushes_out(self, ledger: Ledger, row: Row) -> bool:
+        """Whether a tuple can come that takes the place of a row in a window of rows."""
+        if not self.counts_rows:
+            return False
+        raw = {at: row[place] for place, at in enumerate(self.raw_places) if at in self.partition}
+        return ledger.latest({at: value for at, value in raw.items() if at is not None}) is not None
 
     def coming(
         self, ledger: Ledger, fixed: Fixed, pool: Sequence[Value], depth: int
@@ -161,13 +171,13 @@ class Tap:
         if not rows:
             return []
         if not self.pipe:
-            return [Coming(tuple(map(normal, row)), until) for row, until in rows]
+            return [Coming(normal_row(row), until, row) for row, until in rows]
         made = frame_of_tuples(
             [(0, [StreamTuple(until, row) for row, until in rows])], self.raw_columns, self.lead
         )
-        seen = self.through(made)
-        found = zip(python_rows(seen, self._schema, self.lead), seen["ts"].tolist(), strict=True)
-        return [Coming(row, until) for row, until in found if matches(row, fixed)]
+        seen = self.through(made.with_numbers(at=np.arange(len(rows))))
+        found = zip(python_rows(seen, self._schema, self.lead), seen["at"].tolist(), strict=True)
+        return [Coming(row, rows[at][1], rows[at][0]) for row, at in found if matches(row, fixed)]
 
     @property
     def _schema(self) -> Sequence[Column]:
