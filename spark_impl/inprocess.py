@@ -125,6 +125,8 @@ class _Run:
             for (name, gate), known in zip(gates.items(), heard, strict=True):
                 fresh = arrivals[name][-1][1]
                 self.questions[at].note(name, fresh, gate.promises[known:])
+                wanted = self.punctuator.let_in(at, name, fresh, self.questions[at])
+                arrivals[name][-1] = (at, list(wanted))
             after = [(gate.late, gate.broken) for gate in gates.values()]
             ends = number >= last[at] and (finish or not case.steps)
             result = StepResult(NEVER if ends else self._watermark(gates))
@@ -234,6 +236,7 @@ class _Run:
                 gates[name] = Gate.from_bytes(gate.columns, gate.to_bytes())
         for at, stops in enumerate(stopped):
             if stops:
+                self.punctuator.forget(at)
                 data = self.questions[at].to_bytes()
                 self.questions[at] = Questions.from_bytes(self.plan.query, data)
                 for name, gate in self.gates[at].items():

@@ -162,6 +162,14 @@ class Questions:
         """What is asked and not yet answered with yes."""
         return [(own.column.name, value) for own, _ in self._asked for value in own.open.values()]
 
+    def any_answered(self) -> bool:
+        """Whether any answer was yes."""
+        return any(own.done for own, _ in self._asked)
+
+    def is_answered(self, name: str, value: Value) -> bool:
+        """Whether the answer was yes."""
+        return any(own.column.name == name and _key(value) in own.done for own, _ in self._asked)
+
     def answered(self, question: Question) -> None:
         """The answer was yes; it is not asked again."""
         name, value = question

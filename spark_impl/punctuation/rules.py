@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -38,13 +38,24 @@ from reference.query import (
     Windowed,
     WindowJoin,
 )
-from reference.streams import Column, StreamTuple, pattern_values
-from reference.types import Row, Value, normal
+from reference.streams import (
+    Column,
+    Constant,
+    Nothing,
+    OneOf,
+    Pattern,
+    Punctuation,
+    StreamTuple,
+    pattern_values,
+)
+from reference.types import Row, Value, normal, normal_row
 from spark_impl.evaluate import Evaluator
 from spark_impl.operators.aggregates import ROWS
-from spark_impl.operators.window_join import reaches
+from spark_impl.operators.join import JoinOperator
+from spark_impl.operators.window_join import WindowJoinOperator, reaches
 from spark_impl.plan import Plan
 from spark_impl.punctuation.ledger import Fixed, Ledger, matches
+from spark_impl.punctuation.questions import Question
 from spark_impl.punctuation.quiet import tap_of
 from spark_impl.punctuation.snapshot import Held, Snapshot
 from spark_impl.punctuation.tap import Coming, Tap, compares_columns, only_compares
@@ -62,7 +73,8 @@ class Drop:
     n: int
     node: int
     piece: str
-    at: int
+    place: int
+    """Where in the store; of counts, the number of the row."""
 
 
 @dataclass
@@ -74,6 +86,12 @@ class View:
     case: int
     ledgers: Mapping[str, Ledger]
     watermark: int
+    closing: Collection[Question] = ()
+    """What has been found closed in this step."""
+    was_closed: Callable[[str, Value], bool] = lambda column, value: False
+    """What was found closed before."""
+    watch: Watch | None = None
+    _by_key: dict[int, dict[Row, list[Held]]] = field(default_factory=dict)
     _coming: dict[object, list[Coming]] = field(default_factory=dict)
     _pool: list[Value] | None = None
 
@@ -88,6 +106,13 @@ class View:
         """The tuples of input n whose time has not come."""
         return self.snapshot.waiting(self.rule.taps[n], self.rule.tops[n], self.case)
 
+    def waiting_by_key(self, n: int) -> dict[Row, list[Held]]:
+        """The same, for a join, by their keys."""
+        assert isinstance(self.rule, AnyJoinRule)
+        if n not in self._by_key:
+            self._by_key[n] = self.rule._by_key(n, self.waiting(n))
+        return self._by_key[n]
+
     def stored(self, node: int, piece: str, schema: Sequence[Column]) -> list[Held]:
         return self.snapshot.stored(node, piece, tuple(schema), self.case)
 
@@ -96,7 +121,7 @@ class View:
         asked = (n, tuple(sorted(fixed)), tuple(fixed[at] for at in sorted(fixed)))
         if asked not in self._coming:
             tap = self.rule.taps[n]
-            self._coming[asked] = tap.coming(self.ledger(n), fixed, self.pool(), self.rule.depth)
+            self._coming[asked] = tap.coming(self.ledger(n), fixed, self.pool, self.rule.depth)
         return self._coming[asked]
 
     def closed_for(self, n: int, fixed: Fixed) -> bool:
@@ -126,6 +151,63 @@ class View:
 
 def _typed(value: Value) -> tuple[type, Value]:
     return type(value), normal(value)
+
+
+@dataclass
+class Watch:
+    """Which keys of a join to look at after a step: those for which something may have changed.
+
+    It follows from what arrives, so it need not survive a restart: a fresh one looks at all.
+    """
+
+    fresh: bool = True
+    arrived: dict[str, list[Row]] = field(default_factory=dict)
+    """The tuples of this step, by stream."""
+    heard: dict[str, int] = field(default_factory=dict)
+    pending: dict[str, list[Punctuation]] = field(default_factory=dict)
+    """Promises that do not bind yet: what they are about may still come before their time."""
+    lingering: set[Row] = field(default_factory=set)
+    """Keys that others are closed for, of which rows are held that have something to tell."""
+
+    def take(self, rule: AnyJoinRule, view: View) -> set[Row] | None:
+        """The keys to look at, or None for all."""
+        keys: set[Row] = {*self.lingering, *rule.keys_of(view.closing)}
+        self.lingering = set()
+        every, self.fresh = self.fresh or (len(rule.on) > 1 and bool(view.closing)), False
+        for n, tap in enumerate(rule.taps):
+            places = [tap.raw_places[at] for at in rule.shared[n]]
+            for row in self.arrived.get(tap.stream, ()):
+                keys.add(tuple(None if at is None else normal(row[at]) for at in places))
+            every = every or None in places
+            for promise in self._binding(tap.stream, view.ledger(n)):
+                named = [_named(promise.patterns[at]) for at in places if at is not None]
+                if None in named:
+                    every = True
+                else:
+                    keys.update(itertools.product(*(own for own in named if own is not None)))
+        return None if every else keys
+
+    def _binding(self, stream: str, ledger: Ledger) -> list[Punctuation]:
+        """The promises that bind since the step before; asked again, the same."""
+        known = self.heard.get(stream, 0)
+        waiting = [*self.pending.get(stream, ()), *ledger.promises[known:]]
+        return [promise for promise in waiting if promise.ts < ledger.first]
+
+    def settle(self, ledgers: Mapping[str, Ledger]) -> None:
+        """The step is over."""
+        for stream, ledger in ledgers.items():
+            known = self.heard.get(stream, 0)
+            waiting = [*self.pending.get(stream, ()), *ledger.promises[known:]]
+            self.pending[stream] = [p for p in waiting if p.ts >= ledger.first]
+            self.heard[stream] = len(ledger.promises)
+        self.arrived = {}
+
+
+def _named(pattern: Pattern) -> tuple[Value, ...] | None:
+    """The values that a pattern is about, if it names them."""
+    if isinstance(pattern, Constant | OneOf):
+        return tuple(map(normal, pattern_values(pattern)))
+    return () if isinstance(pattern, Nothing) else None
 
 
 class Rule(ABC):
@@ -262,6 +344,19 @@ class AnyJoinRule(Rule):
         for tap, own in zip(self.taps, self.names, strict=True):
             tap.look_at([at for at, name in enumerate(own) if name in used])
         self.evaluator = Evaluator(query.columns)
+        self.indexes = [self._index(n) for n in range(len(self.taps))]
+
+    def _index(self, n: int) -> Sequence[int] | None:
+        """The columns by which a store finds rows, if they are the keys and nothing else."""
+        node, piece = self.stores[n]
+        operator = self.plan.nodes[node].operator
+        if isinstance(operator, JoinOperator):
+            keys: Sequence[int] = next(s.keys for s in operator.sides if s.name == piece)
+        else:
+            assert isinstance(operator, WindowJoinOperator)
+            keys = operator.keys[n]
+        lead = self.plan.lead
+        return keys if [at - lead for at in keys[lead:]] == self.shared[n] else None
 
     def expressions(self) -> Iterable[tuple[Expr, Sequence[Column]]]:
         return () if self.theta is None else [(self.theta, self.query_columns)]
@@ -304,8 +399,37 @@ class AnyJoinRule(Rule):
         return not self.may_appear(view, column, value)
 
     def _old(self, view: View, n: int, own: Fixed) -> list[_Part]:
+        return [self.old_part(held) for held in self.with_values(view, n, own)]
+
+    def with_values(self, view: View, n: int, own: Fixed) -> list[Held]:
+        """The rows of input n that have these values; by index, if they are a whole key."""
+        if self.on and set(own) == set(self.shared[n]):
+            return self.of_key(view, n, tuple(own[at] for at in self.shared[n]))
         rows = (*self.held(view, n), *view.waiting(n))
-        return [self.old_part(held) for held in rows if matches(held.row, own)]
+        return [held for held in rows if matches(held.row, own)]
+
+    def of_key(self, view: View, n: int, key: Row) -> list[Held]:
+        """The rows of input n that have a key, those that wait as well."""
+        key = normal_row(key)
+        waiting = view.waiting_by_key(n).get(key, [])
+        if None in key:
+            return waiting
+        keys = self.indexes[n]
+        if keys is None:
+            rows = self.held(view, n)
+            return [*(held for held in rows if self.key(n, held.row) == key), *waiting]
+        schema = self.plan.nodes[self.tops[n]].operator.schema
+        return [*view.snapshot.look_up(*self.stores[n], schema, keys, view.case, key), *waiting]
+
+    def foresees_all(self, view: View, pins: Sequence[Fixed]) -> bool:
+        return any(
+            held.waiting for n, own in enumerate(pins) for held in self.with_values(view, n, own)
+        )
+
+    def dead(self, view: View, n: int, own: Fixed) -> bool:
+        if self.with_values(view, n, own):
+            return False
+        return not view.coming(n, own) if own else not view.receives(n)
 
     def _fresh(self, view: View, n: int, own: Fixed) -> list[_Part]:
         """What may come, the longest-lasting of those that meet the same."""
@@ -365,29 +489,47 @@ class AnyJoinRule(Rule):
     # rows to drop
 
     def surplus(self, view: View) -> Iterator[Drop]:
-        """Rows of a key that all other inputs are closed for, and that have nothing to tell."""
-        rows = [[*self.held(view, n), *view.waiting(n)] for n in range(len(self.taps))]
-        by_key = [self._by_key(n, own) for n, own in enumerate(rows)]
-        closed: dict[tuple[int, Row], bool] = {}
+        """Rows of a key that is closed, and rows that nobody can meet any more.
 
-        def is_closed(n: int, key: Row) -> bool:
-            if (n, key) not in closed:
-                fixed = dict(zip(self.shared[n], key, strict=True))
-                closed[n, key] = view.closed_for(n, fixed)
-            return closed[n, key]
-
-        for n, own in enumerate(by_key):
-            if self.taps[n].counts_rows:
-                continue
-            others = [m for m in range(len(self.taps)) if m != n]
-            for key, mine in own.items():
-                if not all(is_closed(m, key) for m in others):
+        The latter have a key that all other inputs are closed for, and nothing more to tell.
+        """
+        counted = any(tap.counts_rows for tap in self.taps)
+        for key in self._keys_to_look_at(view):
+            values = list(zip(self.on, key, strict=True))
+            if not counted and any(view.was_closed(*value) for value in values):
+                continue  # Nothing of it is held, and nothing of it is let in.
+            rows = [self.of_key(view, n, key) for n in range(len(self.taps))]
+            fixed = [dict(zip(own, key, strict=True)) for own in self.shared]
+            shut = [view.closed_for(n, own) for n, own in enumerate(fixed)]
+            over = not counted and any(value in view.closing for value in values)
+            lingers = False
+            for n, own in enumerate(rows):
+                if not over and not all(shut[:n] + shut[n + 1 :]):
                     continue
-                useful = self._useful(view, key, [o.get(key, []) for o in by_key], n)
-                for held in mine:
-                    if (held.waiting, held.at) not in useful:
+                if self.taps[n].counts_rows:
+                    continue
+                useful = set() if over else self._useful(view, key, rows, n)
+                lingers = lingers or bool(useful)
+                for held in own:
+                    if (held.waiting, held.place) not in useful:
                         place = (self.taps[n].leaf, "waiting") if held.waiting else self.stores[n]
-                        yield Drop(n, *place, held.at)
+                        yield Drop(n, *place, held.place)
+            if view.watch is not None and lingers:
+                view.watch.lingering.add(key)
+
+    def keys_of(self, questions: Iterable[Question]) -> Iterator[Row]:
+        """The keys that closed values of the output are, if a key is one column."""
+        return ((normal(value),) for name, value in questions if self.on == (name,))
+
+    def _keys_to_look_at(self, view: View) -> Iterable[Row]:
+        """The keys for which something may have changed; all, if that is not known."""
+        found = None if view.watch is None else view.watch.take(self, view)
+        if found is None:
+            sides = range(len(self.taps))
+            rows = (h for n in sides for h in (*self.held(view, n), *view.waiting(n)))
+            owners = (n for n in sides for _ in (*self.held(view, n), *view.waiting(n)))
+            found = {self.key(n, held.row) for n, held in zip(owners, rows, strict=True)}
+        return found
 
     def _useful(
         self, view: View, key: Row, rows: Sequence[Sequence[Held]], n: int
@@ -399,7 +541,9 @@ class AnyJoinRule(Rule):
         if not choices:
             return set()
         accepted = self.accepted([self.joined([held.row for held in c]) for c in choices])
-        return {(c[n].waiting, c[n].at) for c, good in zip(choices, accepted, strict=True) if good}
+        return {
+            (c[n].waiting, c[n].place) for c, good in zip(choices, accepted, strict=True) if good
+        }
 
 
 class JoinRule(AnyJoinRule):
@@ -590,6 +734,7 @@ class SetRule(CountingRule):
 
     def dropped(self, view: View, sides: Sequence[int]) -> Iterator[Drop]:
         """The rows of some sides that are barred."""
+        places = view.snapshot.places(self.node, "due")
         for n in sides:
             if self.taps[n].counts_rows:
                 continue
@@ -598,10 +743,10 @@ class SetRule(CountingRule):
             gone = {row for row in rows if self.barred(view, n, row)}
             for held in itertools.chain(*live.values()):
                 if held.row in gone and held.at >= 0:
-                    yield Drop(n, self.node, "due", held.at)
+                    yield Drop(n, self.node, "due", int(places[held.at]))
             for held in view.waiting(n):
                 if held.row in gone:
-                    yield Drop(n, self.taps[n].leaf, "waiting", held.at)
+                    yield Drop(n, self.taps[n].leaf, "waiting", held.place)
             for held in view.stored(self.node, "counts", self.schema):
                 if held.row in gone:
                     yield Drop(n, self.node, "counts", held.at)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -148,7 +148,7 @@ class Tap:
         return ledger.latest({at: value for at, value in raw.items() if at is not None}) is not None
 
     def coming(
-        self, ledger: Ledger, fixed: Fixed, pool: Sequence[Value], depth: int
+        self, ledger: Ledger, fixed: Fixed, pool: Callable[[], Sequence[Value]], depth: int
     ) -> list[Coming]:
         """Rows that the operator may still see with these values, standing for all such rows.
 
@@ -164,8 +164,9 @@ class Tap:
                     return []
                 raw[place] = value
         named = {
-            at: [v for known in pool for v in fitted(known, self.raw_columns[at].type)]
+            at: [v for known in pool() for v in fitted(known, self.raw_columns[at].type)]
             for at in self.looked_at
+            if at not in raw
         }
         rows = ledger.rows(raw, named, depth)
         if not rows:
