@@ -525,10 +525,11 @@ class AnyJoinRule(Rule):
         """The keys for which something may have changed; all, if that is not known."""
         found = None if view.watch is None else view.watch.take(self, view)
         if found is None:
-            sides = range(len(self.taps))
-            rows = (h for n in sides for h in (*self.held(view, n), *view.waiting(n)))
-            owners = (n for n in sides for _ in (*self.held(view, n), *view.waiting(n)))
-            found = {self.key(n, held.row) for n, held in zip(owners, rows, strict=True)}
+            found = {
+                self.key(n, held.row)
+                for n in range(len(self.taps))
+                for held in (*self.held(view, n), *view.waiting(n))
+            }
         return found
 
     def _useful(
