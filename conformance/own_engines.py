@@ -23,7 +23,7 @@ class InProcess:
     """The step functions, driven without Spark."""
 
     name = "in-process"
-    claims = Claims(levels=frozenset({"final", "prompt", "lean", "durable"}), punctuations=False)
+    claims = Claims()
 
     def run(self, cases: Sequence[Case]) -> Iterator[Run | Failure]:
         for _, group in groupby(cases, key=lambda case: (case.query, case.output)):
@@ -53,7 +53,7 @@ def _reports(steps: Iterable[StepResult]) -> list[StepReport]:
             [Change(*entry) for entry in step.changes],
             [AppendRow(*row) for row in step.appended],
             step.watermark,
-            (),
+            step.punctuations,
             {name: [StreamTuple(*held) for held in rows] for name, rows in step.held.items()},
         )
         for step in steps

@@ -75,7 +75,7 @@ def judge_punctual(case: Case, run: Run, right: Expectation) -> Verdict:
     standing: list[tuple[int, Punctuation]] = []
     checked = 0
     for number, step in enumerate(run.steps):
-        if broken := _broken(step, standing):
+        if broken := _broken(run, step, standing):
             made, since, row = broken
             return Verdict(
                 "punctual", FAILED,
@@ -114,14 +114,19 @@ def judge_punctual(case: Case, run: Run, right: Expectation) -> Verdict:
 
 
 def _broken(
-    step: StepReport, standing: Sequence[tuple[int, Punctuation]]
+    run: Run, step: StepReport, standing: Sequence[tuple[int, Punctuation]]
 ) -> tuple[Punctuation, int, Row] | None:
-    """A punctuation of an earlier step that a + row of this one breaks."""
-    rows = [change.row for change in step.changes if change.sign > 0]
-    rows += [row.row for row in step.appended]
+    """A punctuation of an earlier step that a + row of this one breaks.
+
+    A row of append output is told with its end, in a window of rows long after it began; it breaks
+    only the promises that were made before it began.
+    """
+    rows = [(NEVER, change.row) for change in step.changes if change.sign > 0]
+    rows += [(row.ts, row.row) for row in step.appended]
     for since, punctuation in standing:
-        for row in rows:
-            if punctuation.matches(row):
+        reached = run.steps[since].watermark
+        for began, row in rows:
+            if (reached is None or began > reached) and punctuation.matches(row):
                 return punctuation, since, row
     return None
 

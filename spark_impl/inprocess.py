@@ -18,7 +18,7 @@ from typing import TypeAlias
 from reference.case import Case
 from reference.clock import MAX_TIME, NEVER
 from reference.errors import CaseError
-from reference.streams import Element, StreamTuple
+from reference.streams import Constant, Element, Punctuation, StreamTuple, Wildcard
 from reference.types import Row, Value, normal_row, sort_key
 from spark_impl.convert import cases_of, frame_of_tuples, python_rows, python_values
 from spark_impl.frame import Frame
@@ -26,6 +26,9 @@ from spark_impl.horizon import Horizon
 from spark_impl.lateness import Gate
 from spark_impl.operators.base import Origin
 from spark_impl.plan import Plan, PlanState
+from spark_impl.punctuation.ledger import Ledger
+from spark_impl.punctuation.punctuator import Punctuator
+from spark_impl.punctuation.questions import Question, Questions
 from spark_impl.state import state_from_bytes, state_to_bytes
 
 Arrivals: TypeAlias = Mapping[str, Sequence[Element]]
@@ -51,7 +54,8 @@ class StepResult:
     """Tuples dropped in this step because they broke a promise."""
     broken: int = 0
     """Promises ignored in this step because they were false when made."""
-    punctuations: list[object] = field(default_factory=list)
+    punctuations: list[Punctuation] = field(default_factory=list)
+    """Promises about the output that became certain in this step."""
 
 
 def run(case: Case, *, finish: bool = True, restart_always: bool = False) -> list[StepResult]:
@@ -84,6 +88,8 @@ class _Run:
         self.reports_held = held
         self.sources = cases[0].query.sources
         self.gates = [{source.name: Gate(source.columns) for source in self.sources} for _ in cases]
+        self.questions = [Questions(cases[0].query) for _ in cases]
+        self.punctuator = Punctuator(self.plan)
         self.state: PlanState = self.plan.initial()
 
     def steps(self, finish: bool, restart_always: bool) -> list[list[StepResult]]:
@@ -112,9 +118,15 @@ class _Run:
         }
         for at, (case, gates) in enumerate(zip(self.cases, self.gates, strict=True)):
             before = [(gate.late, gate.broken) for gate in gates.values()]
+            heard = [len(gate.promises) for gate in gates.values()]
             arriving: Arrivals = schedule[at][number] if number < len(schedule[at]) else {}
             for name, gate in gates.items():
                 arrivals[name].append((at, gate.let_in(arriving.get(name, ()))))
+            for (name, gate), known in zip(gates.items(), heard, strict=True):
+                fresh = arrivals[name][-1][1]
+                self.questions[at].note(name, fresh, gate.promises[known:])
+                wanted = self.punctuator.let_in(at, name, fresh, self.questions[at])
+                arrivals[name][-1] = (at, list(wanted))
             after = [(gate.late, gate.broken) for gate in gates.values()]
             ends = number >= last[at] and (finish or not case.steps)
             result = StepResult(NEVER if ends else self._watermark(gates))
@@ -129,9 +141,34 @@ class _Run:
         horizon = Horizon.of_cases(watermarks) if self.lead else Horizon.at(watermarks[0])
         self.state, rows = self.plan.step(self.state, frames, horizon)
         self._report(results, rows)
+        self._punctuate(results)
         if self.reports_held:
             self._report_held(results)
         return results
+
+    def _punctuate(self, results: Sequence[StepResult]) -> None:
+        """Use the promises: forget what nothing can need, and pass on what is certain."""
+        ledgers = [
+            {name: Ledger(g.columns, g.watermark, g.promises) for name, g in gates.items()}
+            for gates in self.gates
+        ]
+        if not any(ledger.promises for own in ledgers for ledger in own.values()):
+            return
+        watermarks = [result.watermark for result in results]
+        self.state, closed = self.punctuator.after(self.state, ledgers, watermarks, self.questions)
+        for result, questions in zip(results, closed, strict=True):
+            at = result.watermark if result.watermark is not None else 0
+            result.punctuations = [self._output_punctuation(at, own) for own in questions]
+
+    def _output_punctuation(self, ts: int, question: Question) -> Punctuation:
+        name, value = question
+        return Punctuation(
+            ts,
+            tuple(
+                Constant(value) if column.name == name else Wildcard()
+                for column in self.plan.query.columns
+            ),
+        )
 
     @staticmethod
     def _watermark(gates: Mapping[str, Gate]) -> int | None:
@@ -152,7 +189,10 @@ class _Run:
         for case, ts, other, row in made:
             target = results[case].appended if appends else results[case].changes
             target.append((ts, other, row))
-        for result in results:
+        for at, result in enumerate(results):
+            if any(gate.promises for gate in self.gates[at].values()):
+                # What a punctuation rules out is a new row, so none may seem to come.
+                result.changes = canonical(result.changes)
             result.changes.sort(key=_entry_order)
             result.appended.sort(key=_entry_order)
 
@@ -194,6 +234,25 @@ class _Run:
         for gates, stops in zip(self.gates, stopped, strict=True):
             for name, gate in gates.items() if stops else ():
                 gates[name] = Gate.from_bytes(gate.columns, gate.to_bytes())
+        for at, stops in enumerate(stopped):
+            if stops:
+                self.punctuator.forget(at)
+                data = self.questions[at].to_bytes()
+                self.questions[at] = Questions.from_bytes(self.plan.query, data)
+                for name, gate in self.gates[at].items():
+                    self.questions[at].note(name, gate.admitted, gate.promises)
+
+
+def canonical(entries: Sequence[tuple[int, int, Row]]) -> list[tuple[int, int, Row]]:
+    """Entries without those that cancel each other at one instant."""
+    net: Counter[tuple[int, Row]] = Counter()
+    for ts, sign, row in entries:
+        net[ts, row] += sign
+    return [
+        (ts, 1 if count > 0 else -1, row)
+        for (ts, row), count in net.items()
+        for _ in range(abs(count))
+    ]
 
 
 def merged(bags: Sequence[Bag], admitted: Sequence[StreamTuple]) -> Bag:
@@ -211,8 +270,9 @@ def merged(bags: Sequence[Bag], admitted: Sequence[StreamTuple]) -> Bag:
         unused = Counter((t.ts, normal_row(t.row)) for t in admitted)
         found: Bag = Counter()
         for ts, row in bag.elements():
-            fitting = (t for t in (*whole, *unused) if t[0] == ts and _fits(t[1], row))
-            match = next(t for t in fitting if unused[t])
+            fitting = [t for t in (*whole, *unused) if t[0] == ts and _fits(t[1], row)]
+            known = (t for t in fitting if found[t] < whole[t])
+            match = next(known, None) or next(t for t in fitting if unused[t])
             found[match] += 1
             unused[match] -= 1
         whole |= found

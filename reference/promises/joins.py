@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 
 from reference.clock import NEVER
 from reference.expressions import columns_in
+from reference.promises.arriving import latest
 from reference.promises.evaluation import equal, evaluate
 from reference.promises.inputs import Held, Input, New
 from reference.promises.model import BEFORE, Entry
-from reference.promises.operators import History, OperatorRules, overlap
+from reference.promises.operators import History, OperatorRules, overlap, without
 from reference.query import (
     Join,
     WindowJoin,
@@ -182,7 +183,21 @@ class AnyJoinRules(OperatorRules):
             for n in others
         ):
             return False
-        return not self.matters_already(at, held)
+        return not self.matters_already(at, held) and not self.may_be_cut_short(at, held)
+
+    def may_be_cut_short(self, at: int, held: Held) -> bool:
+        """Whether a row with the tuple is live, and its end hangs on a window of rows.
+
+        New tuples of other keys can push its parts out. Append output tells a row with its end.
+        """
+        counted = [i for i in self.inputs if isinstance(i.window, Rows)]
+        if not counted or not (
+            self.append or any(latest(i.admitted, i.raw_columns, {}) is not None for i in counted)
+        ):
+            return False
+        history = self.related(at, held)
+        spans = Counter(self.spans(history)) - Counter(self.spans(without(history, at, held.tuple)))
+        return any(start <= self.W < end for start, end, _ in spans)
 
     @abstractmethod
     def part_of(self, held: Held) -> _Part:

@@ -63,21 +63,26 @@ class Situation:
 
     def _share_values(self) -> None:
         """Let each input know the values that columns which are looked at are compared with."""
-        pool: dict[Value, None] = {}
+        # Values of different types can be equal, as 1 and 1.00 are, and each must fit its columns.
+        pool: dict[tuple[type, Value], None] = {}
+
+        def add(value: Value) -> None:
+            pool[type(value), normal(value)] = None
+
         for own in self.inputs:
             for at in own.looked_at:
                 for tuple_ in own.admitted.tuples:
-                    pool[normal(tuple_.row[at])] = None
+                    add(tuple_.row[at])
                 for promise in own.admitted.promises:
                     for value in pattern_values(promise.patterns[at]):
-                        pool[normal(value)] = None
+                        add(value)
         for expr, _ in self._expressions():
             for literal in literals_in_expression(expr):
-                pool[normal(literal.value)] = None
+                add(literal.value)
         pairs = any(_compares_columns(expr) for expr, _ in self._expressions())
         depth = sum(len(own.raw_columns) for own in self.inputs) if pairs else 1
         for own in self.inputs:
-            own.pool = list(pool)
+            own.pool = [value for _, value in pool]
             own.depth = depth
 
     def _expressions(self) -> Iterator[tuple[Expr, Sequence[Column]]]:

@@ -1,0 +1,137 @@
+"""The promises of one stream, and what it may still send in spite of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from reference.clock import MAX_TIME, MIN_TIME
+from reference.streams import Column, Constant, OneOf, Punctuation, Wildcard, pattern_values
+from reference.types import Row, Value, normal, sort_key
+from spark_impl.punctuation.values import probes
+
+Fixed = Mapping[int, Value]
+"""Values that some columns, by their places, must have."""
+
+
+def same(one: Value, other: Value) -> bool:
+    """Equality as grouping sees it: NULL is one value, and so is NaN."""
+    return sort_key((normal(one),)) == sort_key((normal(other),))
+
+
+def matches(row: Row, fixed: Fixed) -> bool:
+    """Whether a row has these values."""
+    return all(same(row[at], value) for at, value in fixed.items())
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What a stream has promised so far.
+
+    >>> from reference import columns
+    >>> over = columns("k bigint", "v bigint")
+    >>> done = Ledger(over, 4, [Punctuation(4, (Constant(7), Wildcard()))])
+    >>> done.latest({0: 7}), done.latest({0: 8}) == MAX_TIME
+    (None, True)
+    """
+
+    columns: tuple[Column, ...]
+    watermark: int | None = None
+    promises: Sequence[Punctuation] = ()
+
+    @property
+    def first(self) -> int:
+        """The first instant at which a tuple may still come."""
+        return MIN_TIME if self.watermark is None else self.watermark + 1
+
+    @cached_property
+    def _by_value(self) -> dict[int, dict[object, list[Punctuation]]]:
+        """Promises that name values of a column one by one, found by column and value."""
+        found: dict[int, dict[object, list[Punctuation]]] = {}
+        for promise in self.promises:
+            at = _named_column(promise)
+            if at is not None:
+                own = found.setdefault(at, {})
+                for key in {sort_key((normal(v),)) for v in pattern_values(promise.patterns[at])}:
+                    own.setdefault(key, []).append(promise)
+        return found
+
+    @cached_property
+    def _others(self) -> list[Punctuation]:
+        return [promise for promise in self.promises if _named_column(promise) is None]
+
+    def about(self, fixed: Fixed) -> list[Punctuation]:
+        """The promises that can be about rows with these values."""
+        found = list(self._others)
+        for at, own in self._by_value.items():
+            if at in fixed:
+                found += own.get(sort_key((normal(fixed[at]),)), ())
+            else:
+                found += dict.fromkeys(itertools.chain(*own.values()))
+        return [p for p in found if all(p.patterns[at].matches(v) for at, v in fixed.items())]
+
+    def latest(self, fixed: Fixed) -> int | None:
+        """The latest time at which a row with these values may come; None if none may."""
+        about = self.about(fixed)
+        if not about:
+            return MAX_TIME if self.first <= MAX_TIME else None
+        # A promise that says nothing of the other columns holds for all rows.
+        bound = min((p.ts for p in about if self._is_about_all(p, fixed)), default=MAX_TIME)
+        if bound < self.first:
+            return None
+        return max((until for _, until in self._rows(about, fixed, {}, 1)), default=None)
+
+    def is_unselective(self, fixed: Fixed) -> bool:
+        """Whether the promises treat all rows with these values alike."""
+        return all(self._is_about_all(promise, fixed) for promise in self.about(fixed))
+
+    @staticmethod
+    def _is_about_all(promise: Punctuation, fixed: Fixed) -> bool:
+        return all(
+            at in fixed or isinstance(pattern, Wildcard)
+            for at, pattern in enumerate(promise.patterns)
+        )
+
+    def rows(
+        self, fixed: Fixed, named: Mapping[int, Iterable[Value]], depth: int = 1
+    ) -> list[tuple[Row, int]]:
+        """Rows that may still come, each with the latest time at which it may.
+
+        They stand for all rows with the `fixed` values: other columns have the values that promises
+        and `named` mention, and `depth` values from each gap. Of a column that nothing mentions one
+        value is enough.
+        """
+        return self._rows(self.about(fixed), fixed, named, depth)
+
+    def _rows(
+        self,
+        about: Sequence[Punctuation],
+        fixed: Fixed,
+        named: Mapping[int, Iterable[Value]],
+        depth: int,
+    ) -> list[tuple[Row, int]]:
+        choices: list[Sequence[Value]] = []
+        for at, column in enumerate(self.columns):
+            mentioned = [v for p in about for v in pattern_values(p.patterns[at])]
+            if at in fixed:
+                choices.append([fixed[at]])
+            elif at in named or any(not isinstance(p.patterns[at], Wildcard) for p in about):
+                choices.append(probes(column.type, [*mentioned, *named.get(at, ())], depth))
+            else:
+                choices.append([None])
+        found = []
+        for row in itertools.product(*choices):
+            until = min((p.ts for p in about if p.matches(row)), default=MAX_TIME)
+            if self.first <= until:
+                found.append((row, until))
+        return found
+
+
+def _named_column(promise: Punctuation) -> int | None:
+    """A column of which the promise names the values it is about."""
+    for at, pattern in enumerate(promise.patterns):
+        if isinstance(pattern, Constant | OneOf):
+            return at
+    return None

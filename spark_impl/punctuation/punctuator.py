@@ -1,0 +1,180 @@
+"""What becomes of promises after a step: state that can go, and promises about the output."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from reference.clock import NEVER
+from reference.streams import StreamTuple
+from reference.types import Row
+from spark_impl.frame import Ints
+from spark_impl.operators.base import Piece, store_of
+from spark_impl.operators.join import JoinOperator
+from spark_impl.operators.sets import SetOperator
+from spark_impl.plan import Plan, PlanState
+from spark_impl.punctuation.ledger import Ledger
+from spark_impl.punctuation.questions import Question, Questions
+from spark_impl.punctuation.quiet import Quiet, tap_of
+from spark_impl.punctuation.rules import AnyJoinRule, Drop, Rule, View, Watch, rule_for
+from spark_impl.punctuation.snapshot import Snapshot, instant_of, without
+from spark_impl.store import Store
+
+
+class Punctuator:
+    """Looks at the state of a plan, in the light of the promises of its streams."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.rule: Rule | None = rule_for(plan)
+        found = {number: tap_of(plan, number) for number in range(len(plan.nodes) - 1)}
+        self.taps = {number: tap for number, tap in found.items() if tap is not None}
+        self.watches: dict[int, Watch] = defaultdict(Watch)
+
+    def let_in(
+        self, case: int, stream: str, tuples: Sequence[StreamTuple], questions: Questions
+    ) -> Sequence[StreamTuple]:
+        """The tuples of a stream that are worth a look.
+
+        Those with a join value that was found closed are not: no row of theirs can come out. In a
+        window of rows they take up a place all the same.
+        """
+        rule = self.rule
+        if not isinstance(rule, AnyJoinRule):
+            return tuples
+        if questions.any_answered() and not any(tap.counts_rows for tap in rule.taps):
+            keys = [
+                (name, tap.raw_places[at])
+                for n, tap in enumerate(rule.taps)
+                if tap.stream == stream
+                for name, at in zip(rule.on, rule.shared[n], strict=True)
+            ]
+            tuples = [
+                t
+                for t in tuples
+                if not any(
+                    at is not None and questions.is_answered(name, t.row[at]) for name, at in keys
+                )
+            ]
+        self.watches[case].arrived.setdefault(stream, []).extend(t.row for t in tuples)
+        return tuples
+
+    def forget(self, case: int) -> None:
+        """After a restart: nothing is known of what has changed."""
+        self.watches.pop(case, None)
+
+    def after(
+        self,
+        state: PlanState,
+        ledgers: Sequence[Mapping[str, Ledger]],
+        watermarks: Sequence[int | None],
+        questions: Sequence[Questions],
+    ) -> tuple[PlanState, list[list[Question]]]:
+        """The state without what nothing can need, and for each case what is closed since.
+
+        A case has its ledgers, the watermark that the step reached, and its open questions.
+        """
+        closed: list[list[Question]] = [[] for _ in ledgers]
+        snapshot = Snapshot(self.plan, state, len(ledgers))
+        drops: list[Drop] = []
+        for case, own in enumerate(ledgers):
+            if watermarks[case] == NEVER or not any(ledger.promises for ledger in own.values()):
+                self.watches[case].arrived.clear()
+                continue
+            quiet = Quiet(self.taps, snapshot, case, own)
+            view = None
+            if self.rule is not None:
+                at = instant_of(watermarks[case])
+                view = View(self.rule, snapshot, case, own, at)
+                view.was_closed = questions[case].is_answered
+                view.watch = self.watches[case]
+            closed[case] = [q for q in questions[case].open() if self._is_closed(q, view, quiet)]
+            if view is not None:
+                view.closing = frozenset(closed[case])
+            drops += self._surplus(view, quiet)
+            self.watches[case].settle(own)
+            for question in closed[case]:
+                questions[case].answered(question)
+        return self._without(state, snapshot, drops), closed
+
+    def _is_closed(self, question: Question, view: View | None, quiet: Quiet) -> bool:
+        column, value = question
+        if view is not None and view.rule.exact:
+            return view.rule.is_sound(view, column, value)
+        names = [c.name for c in self.plan.query.columns]
+        return quiet.quiet(len(self.plan.nodes) - 1, {names.index(column): value})
+
+    # --- forgetting -------------------------------------------------------------------------------
+
+    def _surplus(self, view: View | None, quiet: Quiet) -> list[Drop]:
+        found: list[Drop] = []
+        exact: set[tuple[int, str]] = set()
+        if view is not None:
+            asked = list(view.rule.surplus(view))
+            found += [drop for drop in asked if drop.piece != "waiting"]
+            found += self._unwanted(view, [drop for drop in asked if drop.piece == "waiting"])
+            exact = set(getattr(view.rule, "stores", ()))
+        for number, node in enumerate(self.plan.nodes):
+            if isinstance(node.operator, JoinOperator) and not node.operator.retracts:
+                for n, side in enumerate(node.operator.sides):
+                    if (number, side.name) not in exact:
+                        found += self._met_by_nobody(quiet, number, node.operator, n)
+        return found
+
+    @staticmethod
+    def _unwanted(view: View, asked: Sequence[Drop]) -> list[Drop]:
+        """Of tuples that wait, those that every input which reads them can do without."""
+        votes = Counter((drop.node, drop.place) for drop in asked)
+        needed = Counter(
+            (tap.leaf, held.place)
+            for n, tap in enumerate(view.rule.taps)
+            for held in view.waiting(n)
+        )
+        return [
+            drop for drop in asked if votes[drop.node, drop.place] == needed[drop.node, drop.place]
+        ]
+
+    def _met_by_nobody(self, quiet: Quiet, number: int, join: JoinOperator, n: int) -> list[Drop]:
+        """The rows of one side of a join whose key the other side sends no more."""
+        lead = self.plan.lead
+        mine, other = join.sides[n], join.sides[1 - n]
+        inputs = self.plan.nodes[number].inputs
+        by_key: dict[Row, list[int]] = defaultdict(list)
+        schema = mine.child.schema
+        for held in quiet.snapshot.stored(number, mine.name, schema, quiet.case):
+            by_key[tuple(held.row[at - lead] for at in mine.keys[lead:])].append(held.place)
+        found: list[Drop] = []
+        for key, positions in by_key.items():
+            fixed = {at - lead: v for at, v in zip(other.keys[lead:], key, strict=True)}
+            if quiet.quiet(inputs[1 - n], fixed):
+                found += [Drop(n, number, mine.name, place) for place in positions]
+        return found
+
+    def _without(self, state: PlanState, snapshot: Snapshot, drops: Sequence[Drop]) -> PlanState:
+        if not drops:
+            return state
+        changed: list[dict[str, Piece]] = [dict(own) for own in state]
+        places: dict[tuple[int, str], list[Drop]] = defaultdict(list)
+        for drop in drops:
+            places[drop.node, drop.piece].append(drop)
+        for (node, piece), own in places.items():
+            store = store_of(state[node], piece)
+            if isinstance(self.plan.nodes[node].operator, SetOperator) and piece == "counts":
+                changed[node][piece] = _uncounted(store, snapshot.places(node, piece), own)
+            else:
+                changed[node][piece] = without(store, {drop.place for drop in own})
+        return tuple(changed)
+
+
+def _uncounted(counts: Store, places: Ints, drops: Sequence[Drop]) -> Store:
+    """Without the copies of one side of some rows, and without rows of which none is left."""
+    rows = counts.rows()
+    sides = {n: rows[name].copy() for n, name in enumerate(("left", "right"))}
+    for drop in drops:
+        sides[drop.n][drop.place] = 0
+    at = np.unique(np.array([drop.place for drop in drops], np.int64))
+    left = rows.with_numbers(left=sides[0], right=sides[1]).take(at)
+    left = left.where((left["left"] > 0) | (left["right"] > 0))
+    return without(counts, places[at].tolist()).append(left)

@@ -1,0 +1,192 @@
+"""What to ask: which values of which output columns the promises give reason to ask for.
+
+A column can be punctuated if it is a stream's column handed through. A value is asked for once a
+promise that speaks of the column matches it, if a tuple carries it or a promise names it; and it is
+asked until the answer is yes, once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from reference.expressions import Col
+from reference.query import (
+    Distinct,
+    GroupBy,
+    Intersect,
+    Join,
+    Minus,
+    Project,
+    Query,
+    Union,
+    Windowed,
+    WindowJoin,
+)
+from reference.streams import (
+    Column,
+    Constant,
+    OneOf,
+    Pattern,
+    Punctuation,
+    StreamTuple,
+    Wildcard,
+    pattern_values,
+)
+from reference.types import Value, normal, sort_key
+
+Origins = frozenset[tuple[str, int]]
+"""Columns of streams, by name and place."""
+
+Question = tuple[str, Value]
+"""A column of the output, and a value."""
+
+
+def origins(query: Query) -> list[Origins]:
+    """For each output column, the stream columns that are handed through to it, if it is.
+
+    >>> from reference import Range, Source, count
+    >>> s = Source("S", "k bigint", "v bigint").window(Range(5))
+    >>> [sorted(own) for own in origins(s.group_by("k", n=count()))]
+    [[('S', 0)], []]
+    """
+    none: Origins = frozenset()
+    below = [origins(child) for child in query.children]
+    match query:
+        case Windowed(source):
+            return [frozenset([(source.name, at)]) for at in range(len(source.columns))]
+        case WindowJoin(inputs, on=on):
+            sides = [
+                {c.name: frozenset([(s.name, at)]) for at, c in enumerate(s.columns)}
+                for _, s in inputs
+            ]
+            return _joined(sides, on)
+        case Join(children, on):
+            named = [
+                {c.name: own for c, own in zip(child.columns, side, strict=True)}
+                for child, side in zip(children, below, strict=True)
+            ]
+            return _joined(named, on)
+        case Union() | Intersect() | Minus():
+            return [_both(pair) for pair in zip(*below, strict=True)]
+        case Project(child, items):
+            named_ = {c.name: own for c, own in zip(child.columns, below[0], strict=True)}
+            return [named_[e.name] if isinstance(e, Col) else none for _, e in items]
+        case GroupBy(child, keys, aggregates):
+            named_ = {c.name: own for c, own in zip(child.columns, below[0], strict=True)}
+            return [*(named_[key] for key in keys), *(none for _ in aggregates)]
+        case Distinct(_, on) if on:
+            return [
+                own if column.name in on else none
+                for column, own in zip(query.columns, below[0], strict=True)
+            ]
+    return below[0]
+
+
+def _joined(sides: Sequence[dict[str, Origins]], on: Sequence[str]) -> list[Origins]:
+    shared = [_both([side[name] for side in sides]) for name in on]
+    return shared + [own for side in sides for name, own in side.items() if name not in on]
+
+
+def _both(parts: Sequence[Origins]) -> Origins:
+    return frozenset().union(*parts) if all(parts) else frozenset()
+
+
+@dataclass
+class _Asked:
+    """One output column."""
+
+    column: Column
+    seen: dict[object, Value] = field(default_factory=dict)
+    """Values that tuples carry, by their keys."""
+    ranges: list[Pattern] = field(default_factory=list)
+    """Patterns that are about values they do not name."""
+    open: dict[object, Value] = field(default_factory=dict)
+    done: dict[object, Value] = field(default_factory=dict)
+
+    def see(self, value: Value) -> None:
+        key = _key(value)
+        if key in self.seen:
+            return
+        self.seen[key] = normal(value)
+        if any(pattern.matches(value) for pattern in self.ranges):
+            self._ask(value)
+
+    def hear(self, pattern: Pattern) -> None:
+        if isinstance(pattern, Constant | OneOf):
+            for value in pattern_values(pattern):
+                self._ask(value)
+        elif not isinstance(pattern, Wildcard):
+            self.ranges.append(pattern)
+            for value in self.seen.values():
+                if pattern.matches(value):
+                    self._ask(value)
+
+    def _ask(self, value: Value) -> None:
+        key = _key(value)
+        if key not in self.done:
+            self.open[key] = normal(value)
+
+
+def _key(value: Value) -> object:
+    return sort_key((normal(value),))
+
+
+class Questions:
+    """The questions of one case."""
+
+    def __init__(self, query: Query) -> None:
+        self._asked = [
+            (_Asked(column), own)
+            for column, own in zip(query.columns, origins(query), strict=True)
+            if own
+        ]
+
+    def note(
+        self, stream: str, tuples: Iterable[StreamTuple], promises: Iterable[Punctuation]
+    ) -> None:
+        """Take in what was let in of a stream in a step."""
+        mine = [(own, at) for own, places in self._asked for name, at in places if name == stream]
+        for tuple_ in tuples if mine else ():
+            for own, at in mine:
+                own.see(tuple_.row[at])
+        for promise in promises:
+            for own, at in mine:
+                own.hear(promise.patterns[at])
+
+    def __bool__(self) -> bool:
+        return any(own.open for own, _ in self._asked)
+
+    def open(self) -> list[Question]:
+        """What is asked and not yet answered with yes."""
+        return [(own.column.name, value) for own, _ in self._asked for value in own.open.values()]
+
+    def any_answered(self) -> bool:
+        """Whether any answer was yes."""
+        return any(own.done for own, _ in self._asked)
+
+    def is_answered(self, name: str, value: Value) -> bool:
+        """Whether the answer was yes."""
+        return any(own.column.name == name and _key(value) in own.done for own, _ in self._asked)
+
+    def answered(self, question: Question) -> None:
+        """The answer was yes; it is not asked again."""
+        name, value = question
+        for own, _ in self._asked:
+            if own.column.name == name:
+                own.done[_key(value)] = own.open.pop(_key(value))
+
+    def to_bytes(self) -> bytes:
+        """What must survive a restart, beside what the gates remember."""
+        done = [[own.column.type.to_json(v) for v in own.done.values()] for own, _ in self._asked]
+        return json.dumps(done).encode()
+
+    @classmethod
+    def from_bytes(cls, query: Query, data: bytes) -> Questions:
+        """Undo `to_bytes`; all that was let in has to be noted again."""
+        made = cls(query)
+        for (own, _), values in zip(made._asked, json.loads(data), strict=True):
+            for value in map(own.column.type.from_json, values):
+                own.done[_key(value)] = normal(value)
+        return made

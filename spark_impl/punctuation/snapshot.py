@@ -1,0 +1,203 @@
+"""The state after a step as the rules look at it: rows in Python, case by case.
+
+Nothing is converted before a rule asks for it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from reference.clock import MAX_TIME, MIN_TIME, NEVER
+from reference.streams import Column, StreamTuple
+from reference.types import Row, normal_row
+from spark_impl.convert import cases_of, frame_of_tuples, python_rows
+from spark_impl.encode import hash_columns
+from spark_impl.frame import Frame, Ints
+from spark_impl.horizon import Horizon
+from spark_impl.operators.base import seed_of, store_of
+from spark_impl.plan import Plan, PlanState
+from spark_impl.punctuation.tap import Tap
+from spark_impl.store import Found, Store
+
+
+@dataclass(frozen=True)
+class Held:
+    """A row in the state, with its lifetime as far as it is known, and where it is."""
+
+    row: Row
+    start: int
+    end: int
+    at: int
+    """Its number among the rows of its store; -1 if it was not looked up by number."""
+    place: int = -1
+    """Where in the store it is; see `places`."""
+    waiting: bool = False
+    """Whether its time has not come yet."""
+
+    def live(self, instant: int) -> bool:
+        return self.start <= instant < self.end
+
+
+Entry = tuple[int, Row]
+"""A + entry: time and row."""
+
+
+@dataclass
+class Snapshot:
+    """The state of a plan after a step."""
+
+    plan: Plan
+    state: PlanState
+    cases: int
+    _frames: dict[tuple[int, str], Frame] = field(default_factory=dict)
+    _stored: dict[tuple[int, str], dict[int, list[Held]]] = field(default_factory=dict)
+    _waiting: dict[tuple[int, int], dict[int, list[Held]]] = field(default_factory=dict)
+    _places: dict[tuple[int, str], Ints] = field(default_factory=dict)
+    _to_come: tuple[dict[int, list[Entry]], dict[int, list[Entry]]] | None = None
+
+    def store(self, node: int, piece: str) -> Store:
+        return store_of(self.state[node], piece)
+
+    def frame(self, node: int, piece: str) -> Frame:
+        """The rows of a store."""
+        if (node, piece) not in self._frames:
+            self._frames[node, piece] = self.store(node, piece).rows()
+        return self._frames[node, piece]
+
+    def places(self, node: int, piece: str) -> Ints:
+        """Where each row of `frame` is in its store."""
+        if (node, piece) not in self._places:
+            found = [np.empty(0, np.int64)]
+            for number, segment in enumerate(self.store(node, piece).segments):
+                positions = np.arange(segment.start, len(segment.frame))
+                found.append(_place(number, positions[segment.is_held(positions)]))
+            self._places[node, piece] = np.concatenate(found)
+        return self._places[node, piece]
+
+    def look_up(
+        self,
+        node: int,
+        piece: str,
+        schema: tuple[Column, ...],
+        keys: Sequence[int],
+        case: int,
+        key: Row,
+    ) -> list[Held]:
+        """The rows of a case with this key, found by the store's index."""
+        lead = self.plan.lead
+        values = [*[case] * lead, *key]
+        columns = [
+            pa.array([value], schema[at].type.arrow) for value, at in zip(values, keys, strict=True)
+        ]
+        hashes = hash_columns(columns, seed_of(self.state[node]), 1)
+        found = self.store(node, piece).find(hashes)
+        places = [_place(number, own) for number, own in enumerate(found.places)]
+        made = zip(
+            python_rows(found.rows, schema, lead),
+            found.rows["ts"].tolist(),
+            found.rows["ets"].tolist(),
+            np.concatenate([np.empty(0, np.int64), *places]).tolist(),
+            cases_of(found.rows, lead),
+            strict=True,
+        )
+        wanted = normal_row(key)
+        return [
+            Held(row, start, end, -1, place)
+            for row, start, end, place, own in made
+            if own == case and tuple(row[at - lead] for at in keys[lead:]) == wanted
+        ]
+
+    def stored(self, node: int, piece: str, schema: tuple[Column, ...], case: int) -> list[Held]:
+        """The rows of a case in a store, with `ts` and `ets` if they have them."""
+        if (node, piece) not in self._stored:
+            rows = self.frame(node, piece)
+            self._stored[node, piece] = self._by_case(
+                rows, schema, np.arange(len(rows)), self.places(node, piece), False
+            )
+        return self._stored[node, piece].get(case, [])
+
+    def waiting(self, tap: Tap, top: int, case: int) -> list[Held]:
+        """The tuples of a case that wait for their time, as the node `top` will hand them on."""
+        if (tap.leaf, top) not in self._waiting:
+            rows = self.frame(tap.leaf, "waiting")
+            rows = rows.with_numbers(ts=rows["ets"], at=np.arange(len(rows)))
+            seen = tap.through(rows)
+            schema = self.plan.nodes[top].operator.schema
+            self._waiting[tap.leaf, top] = self._by_case(
+                seen, schema, seen["at"], self.places(tap.leaf, "waiting")[seen["at"]], True
+            )
+        return self._waiting[tap.leaf, top].get(case, [])
+
+    def _by_case(
+        self, rows: Frame, schema: tuple[Column, ...], at: Ints, places: Ints, waiting: bool
+    ) -> dict[int, list[Held]]:
+        found: dict[int, list[Held]] = defaultdict(list)
+        none = np.zeros(len(rows), np.int64)
+        start = rows.numbers.get("ts", none + MIN_TIME).tolist()
+        end = rows.numbers.get("ets", none + NEVER).tolist()
+        made = python_rows(rows, schema, self.plan.lead)
+        numbers = (start, end, at.tolist(), places.tolist())
+        cases = cases_of(rows, self.plan.lead)
+        for case, row, since, until, number, place in zip(cases, made, *numbers, strict=True):
+            found[case].append(Held(row, since, until, number, place, waiting))
+        return found
+
+    def to_come(self, case: int, canonical: bool) -> list[Entry]:
+        """The + entries that will come if nothing else arrives.
+
+        Canonical ones only, if wanted: without those that a row leaving at the same time hides.
+        """
+        if self._to_come is None:
+            self._to_come = self._foreseen({})
+        return self._to_come[0 if canonical else 1].get(case, [])
+
+    def foreseen(self, case: int, stream: str, tuples: Sequence[StreamTuple]) -> list[Entry]:
+        """The canonical + entries that will come if just these tuples arrive."""
+        columns = next(s.columns for s in self.plan.query.sources if s.name == stream)
+        arriving = frame_of_tuples([(case, tuples)], columns, self.plan.lead)
+        return self._foreseen({stream: arriving})[0].get(case, [])
+
+    def _foreseen(
+        self, arrivals: Mapping[str, Frame]
+    ) -> tuple[dict[int, list[Entry]], dict[int, list[Entry]]]:
+        """Let time run to its end: a step is a pure function, so nothing comes of it."""
+        lead = self.plan.lead
+        end = Horizon.of_cases([NEVER] * self.cases) if lead else Horizon.at(NEVER)
+        _, rows = self.plan.step(self.state, arrivals, end)
+        net: dict[int, Counter[Entry]] = defaultdict(Counter)
+        every: dict[int, list[Entry]] = defaultdict(list)
+        made = python_rows(rows, self.plan.schema, lead)
+        signs = rows["sign"].tolist()
+        for case, ts, sign, row in zip(
+            cases_of(rows, lead), rows["ts"].tolist(), signs, made, strict=True
+        ):
+            net[case][ts, row] += sign
+            if sign > 0:
+                every[case].append((ts, row))
+        canonical = {case: [e for e, n in own.items() if n > 0] for case, own in net.items()}
+        return canonical, every
+
+
+_SEGMENT: Final = 2**40
+
+
+def _place(segment: int, positions: Ints) -> Ints:
+    return segment * _SEGMENT + positions
+
+
+def without(store: Store, places: Collection[int]) -> Store:
+    """A store without the rows at these places."""
+    gone = np.unique(np.array(list(places), np.int64))
+    own = [gone[gone // _SEGMENT == number] % _SEGMENT for number in range(len(store.segments))]
+    return store.drop(Found(store.empty, np.empty(0, np.int64), tuple(own)))
+
+
+def instant_of(watermark: int | None) -> int:
+    """The watermark as a time; before all times if there is none."""
+    return MIN_TIME - 1 if watermark is None else min(watermark, MAX_TIME)

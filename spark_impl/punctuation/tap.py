@@ -1,0 +1,208 @@
+"""One input of an operator: a stream through a window, with selections and projections on top."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from reference.clock import NEVER
+from reference.expressions import (
+    ARITHMETIC,
+    COMPARISONS,
+    Call,
+    Col,
+    Expr,
+    Lit,
+    columns_in,
+    literals_in,
+)
+from reference.streams import Column, StreamTuple
+from reference.types import Row, Value, normal_row
+from spark_impl.convert import frame_of_tuples, python_rows
+from spark_impl.frame import Delta, Frame, plus_frame, saturating_add
+from spark_impl.horizon import Horizon
+from spark_impl.operators.base import Operator
+from spark_impl.operators.leaf import RowsLeaf, SpanLeaf
+from spark_impl.operators.simple import ProjectOperator, SelectOperator
+from spark_impl.punctuation.ledger import Fixed, Ledger, matches, same
+from spark_impl.punctuation.values import fitted
+
+
+@dataclass(frozen=True)
+class Coming:
+    """A row that may still come: as the operator sees it, the latest time for it, and the tuple."""
+
+    row: Row
+    until: int
+    raw: Row
+
+
+class Tap:
+    """What stands between a stream and an operator, read off the plan."""
+
+    def __init__(self, path: Sequence[Operator], leaf: int, stream: str) -> None:
+        """`path` leads from the leaf up to the node that the operator reads."""
+        below = path[0]
+        assert isinstance(below, SpanLeaf | RowsLeaf)
+        self.leaf = leaf
+        self.stream = stream
+        self.lead = below.lead
+        self.pipe = list(path[1:])
+        self.span = below.span if isinstance(below, SpanLeaf) else None
+        self.counts_rows = isinstance(below, RowsLeaf)
+        keys = below.keys[self.lead :] if isinstance(below, RowsLeaf) else []
+        self.partition = [at - self.lead for at in keys]
+        """The columns of the stream by which a window of rows is divided."""
+        self.raw_columns = below.schema[self.lead :]
+        self.columns = path[-1].schema[self.lead :]
+        self.raw_places = self._raw_places()
+        self.exact = all(only_compares(expr, own) for expr, own in self.expressions())
+        self.compares_columns = any(compares_columns(expr) for expr, _ in self.expressions())
+        self.looked_at = self._looked_at()
+
+    def expressions(self) -> Iterator[tuple[Expr, Sequence[Column]]]:
+        """What selections and projections compute, and over which columns."""
+        below: Sequence[Column] = self.raw_columns
+        for operator in self.pipe:
+            if isinstance(operator, SelectOperator):
+                yield operator.predicate, below
+            elif isinstance(operator, ProjectOperator):
+                for expr in operator.expressions:
+                    yield expr, below
+            below = operator.schema[self.lead :]
+
+    def literals(self) -> list[Value]:
+        return [lit.value for expr, _ in self.expressions() for lit in literals_in(expr)]
+
+    def _raw_places(self) -> list[int | None]:
+        places: dict[str, int | None] = {c.name: at for at, c in enumerate(self.raw_columns)}
+        for operator in self.pipe:
+            if isinstance(operator, ProjectOperator):
+                names = [column.name for column in operator.schema[self.lead :]]
+                places = {
+                    name: places[expr.name] if isinstance(expr, Col) else None
+                    for name, expr in zip(names, operator.expressions, strict=True)
+                }
+        return list(places.values())
+
+    def _looked_at(self) -> set[int]:
+        """The columns of the stream that selections and computed columns depend on."""
+        uses = {column.name: {at} for at, column in enumerate(self.raw_columns)}
+        found: set[int] = set()
+        for operator in self.pipe:
+            if isinstance(operator, SelectOperator):
+                found |= {at for name in columns_in(operator.predicate) for at in uses[name]}
+            elif isinstance(operator, ProjectOperator):
+                names = [column.name for column in operator.schema[self.lead :]]
+                made = {
+                    name: {at for own in columns_in(expr) for at in uses[own]}
+                    for name, expr in zip(names, operator.expressions, strict=True)
+                }
+                for name, expr in zip(names, operator.expressions, strict=True):
+                    if not isinstance(expr, Col):
+                        found |= made[name]
+                uses = made
+        return found
+
+    def look_at(self, places: Sequence[int]) -> None:
+        """Note that the operator tells the values of these columns apart."""
+        self.looked_at |= {raw for at in places if (raw := self.raw_places[at]) is not None}
+
+    def expires(self, ts: int) -> int:
+        """When a tuple leaves by itself."""
+        if self.span is None or ts == NEVER:
+            return NEVER
+        return min(ts + self.span, NEVER)
+
+    def through(self, rows: Frame) -> Frame:
+        """Rows of the stream as the operator sees them; other numbers of the frame stay."""
+        start = rows["ts"]
+        if self.span is None:
+            end = np.full(len(start), NEVER, np.int64)
+        else:
+            end = saturating_add(start, self.span)
+        delta = Delta(rows.with_numbers(**plus_frame(rows.columns, start, end).numbers))
+        for operator in self.pipe:
+            _, delta = operator.step({}, [delta], Horizon())
+        return delta.rows
+
+    def closed_for(self, ledger: Ledger, fixed: Fixed) -> bool:
+        """Whether no tuple that shows these values can come; never, if they are computed."""
+        raw: dict[int, Value] = {}
+        for at, value in fixed.items():
+            place = self.raw_places[at]
+            if place is None:
+                return False
+            if place in raw and not same(raw[place], value):
+                return True
+            raw[place] = value
+        return ledger.latest(raw) is None
+
+    def pushes_out(self, ledger: Ledger, row: Row) -> bool:
+        """Whether a tuple can come that takes the place of a row in a window of rows."""
+        if not self.counts_rows:
+            return False
+        raw = {at: row[place] for place, at in enumerate(self.raw_places) if at in self.partition}
+        return ledger.latest({at: value for at, value in raw.items() if at is not None}) is not None
+
+    def coming(
+        self, ledger: Ledger, fixed: Fixed, pool: Callable[[], Sequence[Value]], depth: int
+    ) -> list[Coming]:
+        """Rows that the operator may still see with these values, standing for all such rows.
+
+        `pool` has values with which columns that are looked at are compared. Where an expression
+        calculates, no rows can stand for all others: then nobody may ask (see `exact`).
+        """
+        assert self.exact
+        raw: dict[int, Value] = {}
+        for at, value in fixed.items():
+            place = self.raw_places[at]
+            if place is not None:
+                if place in raw and not same(raw[place], value):
+                    return []
+                raw[place] = value
+        named = {
+            at: [v for known in pool() for v in fitted(known, self.raw_columns[at].type)]
+            for at in self.looked_at
+            if at not in raw
+        }
+        rows = ledger.rows(raw, named, depth)
+        if not rows:
+            return []
+        if not self.pipe:
+            return [Coming(normal_row(row), until, row) for row, until in rows]
+        made = frame_of_tuples(
+            [(0, [StreamTuple(until, row) for row, until in rows])], self.raw_columns, self.lead
+        )
+        seen = self.through(made.with_numbers(at=np.arange(len(rows))))
+        found = zip(python_rows(seen, self._schema, self.lead), seen["at"].tolist(), strict=True)
+        return [Coming(row, rows[at][1], rows[at][0]) for row, at in found if matches(row, fixed)]
+
+    @property
+    def _schema(self) -> Sequence[Column]:
+        return [*self.raw_columns[:1] * self.lead, *self.columns]
+
+
+def only_compares(expr: Expr, columns: Sequence[Column]) -> bool:
+    """Whether an expression tells values apart by comparing alone, so that probes tell all."""
+    if not isinstance(expr, Call):
+        return True
+    if expr.name in ARITHMETIC:
+        return False
+    if expr.name in COMPARISONS and not any(isinstance(arg, Lit) for arg in expr.args):
+        kinds = {
+            "integral" if (type_ := arg.type_in(columns)).is_integral else type_.kind
+            for arg in expr.args
+        }
+        if len(kinds) > 1:
+            return False
+    return all(only_compares(arg, columns) for arg in expr.args)
+
+
+def compares_columns(expr: Expr) -> bool:
+    """Whether somewhere two columns are held against each other."""
+    return isinstance(expr, Call) and (
+        sum(isinstance(arg, Col) for arg in expr.args) > 1 or any(map(compares_columns, expr.args))
+    )

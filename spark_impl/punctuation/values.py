@@ -1,0 +1,98 @@
+"""Values that stand for all values of a type, as far as comparisons with some marks can tell."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+
+from reference.types import Type, Value, normal, sort_key
+
+_WIDE = decimal.Context(prec=80)
+
+
+def probes(type_: Type, marks: Iterable[Value], depth: int = 1) -> list[Value]:
+    r"""NULL, the marks, and up to `depth` values from each gap between them, in order.
+
+    >>> probes(Type("bigint"), [3, 5])
+    [None, 2, 3, 4, 5, 6]
+    >>> probes(Type("boolean"), [])
+    [None, False, True]
+    """
+    if type_.kind == "boolean":
+        return [None, False, True]
+    known = [normal(mark) for mark in marks if mark is not None] or [_origin(type_)]
+    found = dict.fromkeys(known)
+    smallest = "" if type_.kind == "string" else min(known, key=lambda value: sort_key((value,)))
+    starts = [(mark, 1) for mark in known]
+    # Text has a first value, and nothing comes before it; all else is walked down from the least.
+    starts.append((smallest, 1 if type_.kind == "string" else -1))
+    for start, direction in starts:
+        value: Value = start
+        found[value] = None
+        for _ in range(depth):
+            value = _step(value, type_, direction)
+            if value is None or type_.refusal(value) is not None:
+                break
+            found[normal(value)] = None
+    return [None, *sorted(found, key=lambda value: sort_key((value,)))]
+
+
+def fitted(value: Value, type_: Type) -> list[Value]:
+    """A value as one of a type, or the values of the type on both sides of it.
+
+    >>> fitted(2.5, Type("bigint")), fitted("x", Type("bigint"))
+    ([2, 3], [])
+    """
+    if value is None:
+        return []
+    if not type_.is_numeric:
+        return [value] if type_.refusal(value) is None else []
+    if isinstance(value, bool) or not isinstance(value, int | float | decimal.Decimal):
+        return []
+    if type_.kind == "double":
+        return [float(value)]
+    if isinstance(value, float) and not math.isfinite(value):
+        return []
+    steps = Fraction(value) * 10**type_.scale
+    whole = dict.fromkeys((math.floor(steps), math.ceil(steps)))
+    unit = decimal.Decimal(1).scaleb(-type_.scale)
+    made = [_WIDE.multiply(n, unit) if type_.kind == "decimal" else n for n in whole]
+    return [each for each in made if type_.refusal(each) is None]
+
+
+def _origin(type_: Type) -> Value:
+    match type_.kind:
+        case "string":
+            return ""
+        case "double":
+            return 0.0
+        case "date":
+            return datetime.date(1970, 1, 1)
+        case "decimal":
+            return decimal.Decimal(0)
+    return 0
+
+
+def _step(value: Value, type_: Type, direction: int) -> Value | None:
+    """The next value up or down, or None if there is none; of text only the next one up."""
+    match type_.kind:
+        case "string":
+            return value + "\x00"
+        case "double":
+            if direction > 0:
+                if math.isnan(value):
+                    return None
+                return math.nan if value == math.inf else math.nextafter(value, math.inf)
+            if math.isnan(value):
+                return math.inf
+            return None if value == -math.inf else math.nextafter(value, -math.inf)
+        case "decimal":
+            unit = decimal.Decimal(direction).scaleb(-type_.scale)
+            return _WIDE.add(value, unit)
+        case "date":
+            edge = datetime.date.max if direction > 0 else datetime.date.min
+            return None if value == edge else value + datetime.timedelta(days=direction)
+    return value + direction
