@@ -214,9 +214,13 @@ def with_silence(dice: Dice, case: Case) -> Case:
 
 
 def without_punctuations(case: Case) -> Case:
-    """The case for an engine that makes nothing of punctuations."""
+    """The case for an engine that makes nothing of punctuations.
+
+    A watermark at the last instant of all is one: it closes its stream for every value.
+    """
     for name, stream in case.streams.items():
         for at in reversed(range(len(stream.elements))):
-            if isinstance(stream.elements[at], Punctuation):
+            element = stream.elements[at]
+            if isinstance(element, Punctuation) or element == Watermark(MAX_TIME):
                 case = without(case, name, range(at, at + 1))
     return case
