@@ -16,6 +16,8 @@ from contextlib import contextmanager
 _GREETINGS = re.compile(
     rb"WARNING: Using incubator modules|Setting default log level to|To adjust logging level"
     rb"|Using Spark's default log4j profile|^\s*$"
+    # What Spark's own workers say before and after each stage of a streaming query.
+    rb"|Streaming TransformWithState\w* Python worker"
 )
 
 
