@@ -90,6 +90,7 @@ class Punctuator:
                 view = View(self.rule, snapshot, case, own, at)
                 view.was_closed = questions[case].is_answered
                 view.watch = self.watches[case]
+                self.rule.prepare(view, questions[case].open())
             closed[case] = [q for q in questions[case].open() if self._is_closed(q, view, quiet)]
             if view is not None:
                 view.closing = frozenset(closed[case])

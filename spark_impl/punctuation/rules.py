@@ -24,7 +24,7 @@ import pyarrow as pa
 from reference.aggregates import BUILT_IN
 from reference.clock import MAX_TIME, MIN_TIME, NEVER
 from reference.errors import QueryError
-from reference.expressions import Expr, columns_in, literals_in
+from reference.expressions import Col, Expr, columns_in, literals_in
 from reference.query import (
     Distinct,
     GroupBy,
@@ -91,6 +91,8 @@ class View:
     was_closed: Callable[[str, Value], bool] = lambda column, value: False
     """What was found closed before."""
     watch: Watch | None = None
+    found: dict[int, dict[Row, list[Held]]] = field(default_factory=dict)
+    """Of a join, the rows that have been looked up, by input and key."""
     _by_key: dict[int, dict[Row, list[Held]]] = field(default_factory=dict)
     _coming: dict[object, list[Coming]] = field(default_factory=dict)
     _pool: list[Value] | None = None
@@ -250,6 +252,9 @@ class Rule(ABC):
             matches(row, {at: value}) and (ts > view.watermark or not append)
             for ts, row in view.snapshot.to_come(view.case, canonical=not append)
         )
+
+    def prepare(self, view: View, questions: Iterable[Question]) -> None:  # noqa: B027
+        """Do at once what all these questions need."""
 
     def foresees_all(self, view: View, pins: Sequence[Fixed]) -> bool:
         """Whether what has arrived can still bring a row with these values."""
@@ -414,12 +419,27 @@ class AnyJoinRule(Rule):
         waiting = view.waiting_by_key(n).get(key, [])
         if None in key:
             return waiting
-        keys = self.indexes[n]
-        if keys is None:
-            rows = self.held(view, n)
-            return [*(held for held in rows if self.key(n, held.row) == key), *waiting]
-        schema = self.plan.nodes[self.tops[n]].operator.schema
-        return [*view.snapshot.look_up(*self.stores[n], schema, keys, view.case, key), *waiting]
+        known = view.found.setdefault(n, {})
+        if key not in known:
+            self.look_up(view, [key])
+        return [*known[key], *waiting]
+
+    def look_up(self, view: View, keys: Iterable[Row]) -> None:
+        """Find the rows of these keys on all inputs, so that they need not be found one by one."""
+        wanted = {own for key in keys if None not in (own := normal_row(key))}
+        for n, index in enumerate(self.indexes):
+            known = view.found.setdefault(n, {})
+            missing = wanted - known.keys()
+            if index is None:
+                by_key = self._by_key(n, self.held(view, n))
+                known.update((key, by_key.get(key, [])) for key in missing)
+            elif missing:
+                schema = self.plan.nodes[self.tops[n]].operator.schema
+                place = self.stores[n]
+                known.update(view.snapshot.look_up(*place, schema, index, view.case, missing))
+
+    def prepare(self, view: View, questions: Iterable[Question]) -> None:
+        self.look_up(view, self.keys_of(questions))
 
     def foresees_all(self, view: View, pins: Sequence[Fixed]) -> bool:
         return any(
@@ -494,7 +514,9 @@ class AnyJoinRule(Rule):
         The latter have a key that all other inputs are closed for, and nothing more to tell.
         """
         counted = any(tap.counts_rows for tap in self.taps)
-        for key in self._keys_to_look_at(view):
+        keys = self._keys_to_look_at(view)
+        self.look_up(view, keys)
+        for key in keys:
             values = list(zip(self.on, key, strict=True))
             if not counted and any(view.was_closed(*value) for value in values):
                 continue  # Nothing of it is held, and nothing of it is let in.
@@ -521,7 +543,7 @@ class AnyJoinRule(Rule):
         """The keys that closed values of the output are, if a key is one column."""
         return ((normal(value),) for name, value in questions if self.on == (name,))
 
-    def _keys_to_look_at(self, view: View) -> Iterable[Row]:
+    def _keys_to_look_at(self, view: View) -> Collection[Row]:
         """The keys for which something may have changed; all, if that is not known."""
         found = None if view.watch is None else view.watch.take(self, view)
         if found is None:
@@ -847,8 +869,9 @@ class GroupByRule(KeyedRule):
         names = [column.name for column in query.input.columns]
         self.keys = {key: names.index(key) for key in query.keys}
         used = {name for item in query.aggregates for arg in item.args for name in columns_in(arg)}
-        self.varied = bool(used - {*query.keys})
-        """Whether rows of one group can differ in what is aggregated."""
+        args = [arg for item in query.aggregates for arg in item.args]
+        self.varied = any(isinstance(arg, Col) and arg.name not in query.keys for arg in args)
+        """Whether rows of one group can have any value where something is aggregated."""
         self.taps[0].look_at([*self.keys.values(), *(names.index(name) for name in used)])
         if any(item.function not in BUILT_IN for item in query.aggregates):
             self.exact = False
