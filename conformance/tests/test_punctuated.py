@@ -13,9 +13,10 @@ from conformance.run import Run, StepReport
 from reference import AppendRow, Constant, Punctuation, Rows, Source, Unbounded, parse_lanes
 from reference.streams import StreamTuple
 from reference.types import Value
+from spark_impl.punctuation.join_rules import AnyJoinRule
 from spark_impl.punctuation.punctuator import Punctuator
 from spark_impl.punctuation.questions import Questions
-from spark_impl.punctuation.rules import AnyJoinRule, Drop, View
+from spark_impl.punctuation.rule import Drop, View
 
 FIXTURES = {
     "regular propagation": "000-section-4-4-regular-propagation",
