@@ -23,7 +23,7 @@ from spark_impl.punctuation.ledger import Fixed, matches
 from spark_impl.punctuation.rule import View
 from spark_impl.punctuation.tap import Coming
 
-MOST_TRIALS: Final = 200
+MOST_TRIALS: Final = 400
 """How many futures of a group are tried; beyond that it is taken for open."""
 
 
@@ -92,10 +92,8 @@ class GroupByRule(KeyedRule):
                     times.update(rows["ets"][rows["h"] == hashes[group.at]].tolist())
                     size += int(snapshot.frame(self.node, "groups")[ROWS][group.at])
             near = {first, new.until, *(t + d for t in times for d in (-1, 0, 1))}
-            every = any(item.function in ("median", "stddev") for item in self.aggregates)
-            numbers = range(1, size + 2) if every else sorted({1, size + 1})
             for ts in sorted(t for t in near if first <= t <= new.until):
-                for number in numbers:
+                for number in sorted({1, size + 1}):
                     yield [StreamTuple(ts, new.raw)] * number
 
     @property
