@@ -26,7 +26,6 @@ from spark_impl.horizon import Horizon
 from spark_impl.lateness import Gate
 from spark_impl.operators.base import Origin
 from spark_impl.plan import Plan, PlanState
-from spark_impl.punctuation.ledger import Ledger
 from spark_impl.punctuation.punctuator import Punctuator
 from spark_impl.punctuation.questions import Question, Questions
 from spark_impl.state import state_from_bytes, state_to_bytes
@@ -148,10 +147,7 @@ class _Run:
 
     def _punctuate(self, results: Sequence[StepResult]) -> None:
         """Use the promises: forget what nothing can need, and pass on what is certain."""
-        ledgers = [
-            {name: Ledger(g.columns, g.watermark, g.promises) for name, g in gates.items()}
-            for gates in self.gates
-        ]
+        ledgers = [{name: gate.ledger() for name, gate in gates.items()} for gates in self.gates]
         if not any(ledger.promises for own in ledgers for ledger in own.values()):
             return
         watermarks = [result.watermark for result in results]

@@ -7,8 +7,8 @@ knows all that was let in, because a punctuation may be proved false by any earl
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reference.streams import (
@@ -23,7 +23,40 @@ from reference.streams import (
     StreamTuple,
     Watermark,
     Wildcard,
+    pattern_values,
 )
+from reference.types import Value, normal, sort_key
+from spark_impl.punctuation.ledger import Ledger, PromiseIndex, named_column
+
+
+def _key(at: int, value: Value) -> object:
+    return at, sort_key((normal(value),))
+
+
+class _Tuples:
+    """Tuples, found by any of their values; indexed from the first question on."""
+
+    def __init__(self) -> None:
+        self.every: list[StreamTuple] = []
+        self.by_value: dict[int, dict[object, list[StreamTuple]]] = {}
+
+    def add(self, known: StreamTuple) -> None:
+        self.every.append(known)
+        for at, own in self.by_value.items():
+            own.setdefault(_key(at, known.row[at]), []).append(known)
+
+    def matching(self, promise: Punctuation) -> Iterator[StreamTuple]:
+        """The tuples that a promise can be about."""
+        at = named_column(promise)
+        if at is None:
+            yield from self.every
+            return
+        if at not in self.by_value:
+            own = self.by_value[at] = {}
+            for known in self.every:
+                own.setdefault(_key(at, known.row[at]), []).append(known)
+        for value in pattern_values(promise.patterns[at]):
+            yield from self.by_value[at].get(_key(at, value), ())
 
 
 @dataclass
@@ -37,6 +70,15 @@ class Gate:
     late: int = 0
     broken: int = 0
 
+    def __post_init__(self) -> None:
+        self._bound, self._tuples = PromiseIndex(self.promises), _Tuples()
+        for known in self.admitted:
+            self._tuples.add(known)
+
+    def ledger(self) -> Ledger:
+        """What the stream has promised so far."""
+        return Ledger(self.columns, self.watermark, self.promises, self._bound)
+
     def let_in(self, elements: Sequence[Element]) -> list[StreamTuple]:
         """Take elements in the order in which they arrive; gives the tuples that count."""
         fresh: list[StreamTuple] = []
@@ -47,19 +89,21 @@ class Gate:
                 else:
                     fresh.append(element)
                     self.admitted.append(element)
+                    self._tuples.add(element)
             elif isinstance(element, Watermark):
                 if self.watermark is None or element.ts > self.watermark:
                     self.watermark = element.ts
-            elif any(element.forbids(known) for known in self.admitted):
+            elif any(element.forbids(known) for known in self._tuples.matching(element)):
                 self.broken += 1
             else:
                 self.promises.append(element)
+                self._bound.add(element)
         return fresh
 
     def _is_late(self, arriving: StreamTuple) -> bool:
         if self.watermark is not None and arriving.ts <= self.watermark:
             return True
-        return any(promise.forbids(arriving) for promise in self.promises)
+        return any(promise.forbids(arriving) for promise in self._bound.about(arriving.row))
 
     def to_bytes(self) -> bytes:
         """What must survive a restart."""
@@ -81,12 +125,12 @@ class Gate:
         """Undo `to_bytes`."""
         raw = json.loads(data)
         gate = cls(columns, raw["watermark"], late=raw["late"], broken=raw["broken"])
-        gate.promises = [
+        promises = [
             Punctuation(ts, tuple(gate._read_pattern(n, q) for n, q in enumerate(patterns)))
             for ts, patterns in raw["promises"]
         ]
-        gate.admitted = [StreamTuple(ts, tuple(gate._read(row))) for ts, row in raw["admitted"]]
-        return gate
+        admitted = [StreamTuple(ts, tuple(gate._read(row))) for ts, row in raw["admitted"]]
+        return replace(gate, promises=promises, admitted=admitted)
 
     def _written(self, row: Sequence[Any]) -> list[Any]:
         return [c.type.to_json(v) for c, v in zip(self.columns, row, strict=True)]

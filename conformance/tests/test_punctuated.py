@@ -9,11 +9,14 @@ import pytest
 import fixtures
 from conformance.judge import judge
 from conformance.own_engines import InProcess
+from conformance.run import Run, StepReport
+from reference import AppendRow, Constant, Punctuation, Rows, Source, Unbounded, parse_lanes
 from reference.streams import StreamTuple
 from reference.types import Value
+from spark_impl.punctuation.join_rules import AnyJoinRule
 from spark_impl.punctuation.punctuator import Punctuator
 from spark_impl.punctuation.questions import Questions
-from spark_impl.punctuation.rules import AnyJoinRule, Drop, View
+from spark_impl.punctuation.rule import Drop, View
 
 FIXTURES = {
     "regular propagation": "000-section-4-4-regular-propagation",
@@ -103,3 +106,19 @@ def test_without_the_rule_its_fixture_fails(rule: str, monkeypatch: pytest.Monke
     switch_off, level = SWITCHED_OFF[rule]
     switch_off(monkeypatch)
     assert failing_levels(FIXTURES[rule]) == {level}
+
+
+@pytest.mark.parametrize(("began", "level"), [(1, None), (4, "punctual")])
+def test_a_row_told_late_breaks_only_promises_made_before_it_began(
+    began: int, level: str | None
+) -> None:
+    """With append output a row is told with its end, which a window of rows can put off."""
+    left, right = Source("A", "k bigint"), Source("B", "k bigint")
+    query = left.window(Unbounded()).join(right.window(Rows(1)), on="k")
+    lanes = "A(k bigint): 1@1 ~2 / ~6 | B(k bigint): 1@1 !1@1 ~2 / 2@5 ~6"
+    case = parse_lanes(lanes).case(query, output="append")
+    promise = Punctuation(2, (Constant(1),))
+    told = AppendRow(began, 5, (1,))
+    run = Run([StepReport(watermark=2, punctuations=[promise]), StepReport((), [told], 6)])
+    wrong = {verdict.level for verdict in judge(case, run, ["punctual"]).wrong()}
+    assert wrong == ({level} if level else set())

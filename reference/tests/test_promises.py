@@ -44,6 +44,7 @@ from reference import (
     window_join,
 )
 from reference.arrivals import Admitted, progress
+from reference.expressions import Lit
 from reference.futures import Search
 from reference.oracle import changelogs
 from reference.promises import Leaf, OutputPunctuation, Undecided
@@ -491,6 +492,28 @@ def test_all_that_the_promises_say():
 )
 def test_spread_has_a_value_in_every_gap(type_, named, expected):
     assert spread(Type.parse(type_), named) == expected
+
+
+def test_equal_values_of_different_types_are_all_tried():
+    """The selection lets k = 1 through, and 1.00 is a value of the other column."""
+    passes = col("k").eq(Lit(1, Type("timestamp"))) & (col("a") > decimal.Decimal("0.00"))
+    query = stream("S", None, "k timestamp", "a decimal(10,2)").where(passes)
+    lanes = "S(k timestamp, a decimal(10,2)): (5,1.00)@1 !(*,0.25..1.00)@9 ~3"
+    case = parse_lanes(lanes).case(query)
+    (step,) = progress(case)
+    asked = OutputPunctuation("a", decimal.Decimal("1.00"))
+    assert promises.soundness(case, step)[asked] is False
+
+
+@pytest.mark.parametrize("output", ["changelog", "append"])
+def test_a_row_whose_end_hangs_on_a_window_of_rows_keeps_its_parts_allowed(output):
+    """B is closed for 1, but a B tuple of 2 can still push the one of 1 out."""
+    left, right = stream("A", Unbounded(), "k bigint"), stream("B", Rows(1), "k bigint")
+    case = parse_lanes("A(k bigint): 1@1 ~2 | B(k bigint): 1@1 !1@1 ~2").case(
+        left.join(right, on="k"), output=output
+    )
+    (step,) = progress(case)
+    assert promises.allowed_state(case, step)[Leaf(0, "A")] == Counter([StreamTuple(1, (1,))])
 
 
 # --- generated ------------------------------------------------------------------------------------

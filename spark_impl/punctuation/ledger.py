@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -26,6 +26,47 @@ def matches(row: Row, fixed: Fixed) -> bool:
     return all(same(row[at], value) for at, value in fixed.items())
 
 
+def named_column(promise: Punctuation) -> int | None:
+    """A column of which a promise names the values it is about, if there is one."""
+    for at, pattern in enumerate(promise.patterns):
+        if isinstance(pattern, Constant | OneOf):
+            return at
+    return None
+
+
+def _key(value: Value) -> object:
+    return sort_key((normal(value),))
+
+
+class PromiseIndex:
+    """Promises, found by a value that they name."""
+
+    def __init__(self, promises: Iterable[Punctuation] = ()) -> None:
+        self.by_column: dict[int, dict[object, list[Punctuation]]] = {}
+        self.naming: dict[int, list[Punctuation]] = {}
+        """All promises that were filed under a column."""
+        self.others: list[Punctuation] = []
+        for promise in promises:
+            self.add(promise)
+
+    def add(self, promise: Punctuation) -> None:
+        """File one more promise."""
+        at = named_column(promise)
+        if at is None:
+            self.others.append(promise)
+            return
+        own = self.by_column.setdefault(at, {})
+        self.naming.setdefault(at, []).append(promise)
+        for key in {_key(value) for value in pattern_values(promise.patterns[at])}:
+            own.setdefault(key, []).append(promise)
+
+    def about(self, row: Row) -> Iterator[Punctuation]:
+        """The promises that can be about a row."""
+        yield from self.others
+        for at, own in self.by_column.items():
+            yield from own.get(_key(row[at]), ())
+
+
 @dataclass(frozen=True)
 class Ledger:
     """What a stream has promised so far.
@@ -40,37 +81,26 @@ class Ledger:
     columns: tuple[Column, ...]
     watermark: int | None = None
     promises: Sequence[Punctuation] = ()
+    known: PromiseIndex | None = None
+    """The same promises with their index, if whoever keeps them has one."""
 
     @property
     def first(self) -> int:
         """The first instant at which a tuple may still come."""
         return MIN_TIME if self.watermark is None else self.watermark + 1
 
-    @cached_property
-    def _by_value(self) -> dict[int, dict[object, list[Punctuation]]]:
-        """Promises that name values of a column one by one, found by column and value."""
-        found: dict[int, dict[object, list[Punctuation]]] = {}
-        for promise in self.promises:
-            at = _named_column(promise)
-            if at is not None:
-                own = found.setdefault(at, {})
-                for key in {sort_key((normal(v),)) for v in pattern_values(promise.patterns[at])}:
-                    own.setdefault(key, []).append(promise)
-        return found
-
-    @cached_property
-    def _others(self) -> list[Punctuation]:
-        return [promise for promise in self.promises if _named_column(promise) is None]
-
     def about(self, fixed: Fixed) -> list[Punctuation]:
         """The promises that can be about rows with these values."""
-        found = list(self._others)
-        for at, own in self._by_value.items():
-            if at in fixed:
-                found += own.get(sort_key((normal(fixed[at]),)), ())
-            else:
-                found += dict.fromkeys(itertools.chain(*own.values()))
+        index = self.index
+        found = list(index.others)
+        for at, own in index.by_column.items():
+            found += own.get(_key(fixed[at]), ()) if at in fixed else index.naming[at]
         return [p for p in found if all(p.patterns[at].matches(v) for at, v in fixed.items())]
+
+    @cached_property
+    def index(self) -> PromiseIndex:
+        """The promises by the values that they name."""
+        return self.known or PromiseIndex(self.promises)
 
     def latest(self, fixed: Fixed) -> int | None:
         """The latest time at which a row with these values may come; None if none may."""
@@ -127,11 +157,3 @@ class Ledger:
             if self.first <= until:
                 found.append((row, until))
         return found
-
-
-def _named_column(promise: Punctuation) -> int | None:
-    """A column of which the promise names the values it is about."""
-    for at, pattern in enumerate(promise.patterns):
-        if isinstance(pattern, Constant | OneOf):
-            return at
-    return None

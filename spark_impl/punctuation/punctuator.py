@@ -15,10 +15,12 @@ from spark_impl.operators.base import Piece, store_of
 from spark_impl.operators.join import JoinOperator
 from spark_impl.operators.sets import SetOperator
 from spark_impl.plan import Plan, PlanState
+from spark_impl.punctuation.join_rules import AnyJoinRule, Watch
 from spark_impl.punctuation.ledger import Ledger
 from spark_impl.punctuation.questions import Question, Questions
 from spark_impl.punctuation.quiet import Quiet, tap_of
-from spark_impl.punctuation.rules import AnyJoinRule, Drop, Rule, View, Watch, rule_for
+from spark_impl.punctuation.rule import Drop, Rule, View
+from spark_impl.punctuation.rules import rule_for
 from spark_impl.punctuation.snapshot import Snapshot, instant_of, without
 from spark_impl.store import Store
 
@@ -90,6 +92,7 @@ class Punctuator:
                 view = View(self.rule, snapshot, case, own, at)
                 view.was_closed = questions[case].is_answered
                 view.watch = self.watches[case]
+                self.rule.prepare(view, questions[case].open())
             closed[case] = [q for q in questions[case].open() if self._is_closed(q, view, quiet)]
             if view is not None:
                 view.closing = frozenset(closed[case])

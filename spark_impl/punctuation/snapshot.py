@@ -15,11 +15,12 @@ import pyarrow as pa
 
 from reference.clock import MAX_TIME, MIN_TIME, NEVER
 from reference.streams import Column, StreamTuple
-from reference.types import Row, normal_row
+from reference.types import Row
 from spark_impl.convert import cases_of, frame_of_tuples, python_rows
 from spark_impl.encode import hash_columns
 from spark_impl.frame import Frame, Ints
 from spark_impl.horizon import Horizon
+from spark_impl.kernels.ordering import sorted_distinct
 from spark_impl.operators.base import seed_of, store_of
 from spark_impl.plan import Plan, PlanState
 from spark_impl.punctuation.tap import Tap
@@ -87,16 +88,16 @@ class Snapshot:
         schema: tuple[Column, ...],
         keys: Sequence[int],
         case: int,
-        key: Row,
-    ) -> list[Held]:
-        """The rows of a case with this key, found by the store's index."""
+        wanted: Collection[Row],
+    ) -> dict[Row, list[Held]]:
+        """The rows of a case with these keys, found by the store's index, all in one go."""
         lead = self.plan.lead
-        values = [*[case] * lead, *key]
+        values = [*[[case] * len(wanted)] * lead, *zip(*wanted, strict=True)]
         columns = [
-            pa.array([value], schema[at].type.arrow) for value, at in zip(values, keys, strict=True)
+            pa.array(own, schema[at].type.arrow) for own, at in zip(values, keys, strict=True)
         ]
-        hashes = hash_columns(columns, seed_of(self.state[node]), 1)
-        found = self.store(node, piece).find(hashes)
+        hashes = hash_columns(columns, seed_of(self.state[node]), len(wanted))
+        found = self.store(node, piece).find(sorted_distinct(hashes))
         places = [_place(number, own) for number, own in enumerate(found.places)]
         made = zip(
             python_rows(found.rows, schema, lead),
@@ -106,12 +107,12 @@ class Snapshot:
             cases_of(found.rows, lead),
             strict=True,
         )
-        wanted = normal_row(key)
-        return [
-            Held(row, start, end, -1, place)
-            for row, start, end, place, own in made
-            if own == case and tuple(row[at - lead] for at in keys[lead:]) == wanted
-        ]
+        rows: dict[Row, list[Held]] = {key: [] for key in wanted}
+        for row, start, end, place, own in made:
+            key = tuple(row[at - lead] for at in keys[lead:])
+            if own == case and key in rows:
+                rows[key].append(Held(row, start, end, -1, place))
+        return rows
 
     def stored(self, node: int, piece: str, schema: tuple[Column, ...], case: int) -> list[Held]:
         """The rows of a case in a store, with `ts` and `ets` if they have them."""

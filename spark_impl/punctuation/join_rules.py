@@ -1,0 +1,425 @@
+"""The rules of joins: who can still meet whom."""
+
+from __future__ import annotations
+
+import itertools
+from abc import abstractmethod
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from reference.clock import NEVER
+from reference.errors import QueryError
+from reference.expressions import Expr, columns_in
+from reference.query import (
+    Join,
+    WindowJoin,
+)
+from reference.streams import (
+    Column,
+    Constant,
+    Nothing,
+    OneOf,
+    Pattern,
+    Punctuation,
+    pattern_values,
+)
+from reference.types import Row, Value, normal, normal_row
+from spark_impl.evaluate import Evaluator
+from spark_impl.operators.join import JoinOperator
+from spark_impl.operators.window_join import WindowJoinOperator, reaches
+from spark_impl.plan import Plan
+from spark_impl.punctuation.ledger import Fixed, Ledger, matches
+from spark_impl.punctuation.questions import Question
+from spark_impl.punctuation.rule import Drop, Rule, View
+from spark_impl.punctuation.snapshot import Held
+from spark_impl.punctuation.tap import Coming
+
+T = TypeVar("T", "Held", "_Part")
+
+
+@dataclass
+class Watch:
+    """Which keys of a join to look at after a step: those for which something may have changed.
+
+    It follows from what arrives, so it need not survive a restart: a fresh one looks at all.
+    """
+
+    fresh: bool = True
+    arrived: dict[str, list[Row]] = field(default_factory=dict)
+    """The tuples of this step, by stream."""
+    heard: dict[str, int] = field(default_factory=dict)
+    pending: dict[str, list[Punctuation]] = field(default_factory=dict)
+    """Promises that do not bind yet: what they are about may still come before their time."""
+    lingering: set[Row] = field(default_factory=set)
+    """Keys that others are closed for, of which rows are held that have something to tell."""
+
+    def take(self, rule: AnyJoinRule, view: View) -> set[Row] | None:
+        """The keys to look at, or None for all."""
+        keys: set[Row] = {*self.lingering, *rule.keys_of(view.closing)}
+        self.lingering = set()
+        every, self.fresh = self.fresh or (len(rule.on) > 1 and bool(view.closing)), False
+        for n, tap in enumerate(rule.taps):
+            places = [tap.raw_places[at] for at in rule.shared[n]]
+            for row in self.arrived.get(tap.stream, ()):
+                keys.add(tuple(None if at is None else normal(row[at]) for at in places))
+            every = every or None in places
+            for promise in self._binding(tap.stream, view.ledger(n)):
+                named = [_named(promise.patterns[at]) for at in places if at is not None]
+                if None in named:
+                    every = True
+                else:
+                    keys.update(itertools.product(*(own for own in named if own is not None)))
+        return None if every else keys
+
+    def _binding(self, stream: str, ledger: Ledger) -> list[Punctuation]:
+        """The promises that bind since the step before; asked again, the same."""
+        known = self.heard.get(stream, 0)
+        waiting = [*self.pending.get(stream, ()), *ledger.promises[known:]]
+        return [promise for promise in waiting if promise.ts < ledger.first]
+
+    def settle(self, ledgers: Mapping[str, Ledger]) -> None:
+        """The step is over."""
+        for stream, ledger in ledgers.items():
+            known = self.heard.get(stream, 0)
+            waiting = [*self.pending.get(stream, ()), *ledger.promises[known:]]
+            self.pending[stream] = [p for p in waiting if p.ts >= ledger.first]
+            self.heard[stream] = len(ledger.promises)
+        self.arrived = {}
+
+
+def _named(pattern: Pattern) -> tuple[Value, ...] | None:
+    """The values that a pattern is about, if it names them."""
+    if isinstance(pattern, Constant | OneOf):
+        return tuple(map(normal, pattern_values(pattern)))
+    return () if isinstance(pattern, Nothing) else None
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A row that an input can contribute, and the bounds of its time; see `AnyJoinRule`."""
+
+    row: Row
+    low: int
+    high: int
+    new: bool
+
+
+class AnyJoinRule(Rule):
+    """Rows meet if their keys are equal, the predicate holds, and their times fit."""
+
+    def __init__(
+        self,
+        query: Join | WindowJoin,
+        plan: Plan,
+        top: int,
+        below: Sequence[int],
+        stores: Sequence[tuple[int, str]],
+    ) -> None:
+        self.theta = query.theta
+        self.on = query.on
+        super().__init__(query, plan, top, below)
+        self.stores = list(stores)
+        self.names = [[column.name for column in tap.columns] for tap in self.taps]
+        self.shared = [[own.index(name) for name in self.on] for own in self.names]
+        self.rest = [
+            [at for at, name in enumerate(own) if name not in self.on] for own in self.names
+        ]
+        used = {*self.on, *(columns_in(self.theta) if self.theta is not None else ())}
+        for tap, own in zip(self.taps, self.names, strict=True):
+            tap.look_at([at for at, name in enumerate(own) if name in used])
+        self.evaluator = Evaluator(query.columns)
+        self.indexes = [self._index(n) for n in range(len(self.taps))]
+
+    def _index(self, n: int) -> Sequence[int] | None:
+        """The columns by which a store finds rows, if they are the keys and nothing else."""
+        node, piece = self.stores[n]
+        operator = self.plan.nodes[node].operator
+        if isinstance(operator, JoinOperator):
+            keys: Sequence[int] = next(s.keys for s in operator.sides if s.name == piece)
+        else:
+            assert isinstance(operator, WindowJoinOperator)
+            keys = operator.keys[n]
+        lead = self.plan.lead
+        return keys if [at - lead for at in keys[lead:]] == self.shared[n] else None
+
+    def expressions(self) -> Iterable[tuple[Expr, Sequence[Column]]]:
+        return () if self.theta is None else [(self.theta, self.query_columns)]
+
+    @property
+    def query_columns(self) -> Sequence[Column]:
+        return self.query.columns
+
+    def pinned(self, column: str, value: Value) -> list[dict[int, Value]]:
+        return [{own.index(column): value} if column in own else {} for own in self.names]
+
+    def held(self, view: View, n: int) -> list[Held]:
+        node, piece = self.stores[n]
+        return view.stored(node, piece, self.plan.nodes[self.tops[n]].operator.schema)
+
+    def key(self, n: int, row: Row) -> Row:
+        return tuple(row[at] for at in self.shared[n])
+
+    def _by_key(self, n: int, items: Iterable[T]) -> dict[Row, list[T]]:
+        found: dict[Row, list[T]] = defaultdict(list)
+        for item in items:
+            found[self.key(n, item.row)].append(item)
+        return found
+
+    def _waiting_by_key(self, view: View, n: int) -> dict[Row, list[Held]]:
+        if n not in view.by_key:
+            view.by_key[n] = self._by_key(n, view.waiting(n))
+        return view.by_key[n]
+
+    def may_appear(self, view: View, column: str, value: Value) -> bool:
+        """A combination with at least one new part."""
+        pins = self.pinned(column, value)
+        fresh = [self._fresh(view, n, own) for n, own in enumerate(pins)]
+        if not any(fresh):
+            return False
+        parts = [[*self._old(view, n, own), *fresh[n]] for n, own in enumerate(pins)]
+        return self._can_meet(parts)
+
+    def displaced(self, view: View, column: str, value: Value, pins: Sequence[Fixed]) -> bool:
+        """One input is dead, or nothing waits and nothing that can come meets anything."""
+        if any(self.dead(view, n, own) for n, own in enumerate(pins)):
+            return True
+        if self.foresees_all(view, pins):
+            return False
+        return not self.may_appear(view, column, value)
+
+    def _old(self, view: View, n: int, own: Fixed) -> list[_Part]:
+        return [self.old_part(held) for held in self.with_values(view, n, own)]
+
+    def with_values(self, view: View, n: int, own: Fixed) -> list[Held]:
+        """The rows of input n that have these values; by index, if they are a whole key."""
+        if self.on and set(own) == set(self.shared[n]):
+            return self.of_key(view, n, tuple(own[at] for at in self.shared[n]))
+        rows = (*self.held(view, n), *view.waiting(n))
+        return [held for held in rows if matches(held.row, own)]
+
+    def of_key(self, view: View, n: int, key: Row) -> list[Held]:
+        """The rows of input n that have a key, those that wait as well."""
+        key = normal_row(key)
+        waiting = self._waiting_by_key(view, n).get(key, [])
+        if None in key:
+            return waiting
+        known = view.found.setdefault(n, {})
+        if key not in known:
+            self.look_up(view, [key])
+        return [*known[key], *waiting]
+
+    def look_up(self, view: View, keys: Iterable[Row]) -> None:
+        """Find the rows of these keys on all inputs, so that they need not be found one by one."""
+        wanted = {own for key in keys if None not in (own := normal_row(key))}
+        for n, index in enumerate(self.indexes):
+            known = view.found.setdefault(n, {})
+            missing = wanted - known.keys()
+            if index is None:
+                by_key = self._by_key(n, self.held(view, n))
+                known.update((key, by_key.get(key, [])) for key in missing)
+            elif missing:
+                schema = self.plan.nodes[self.tops[n]].operator.schema
+                place = self.stores[n]
+                known.update(view.snapshot.look_up(*place, schema, index, view.case, missing))
+
+    def prepare(self, view: View, questions: Iterable[Question]) -> None:
+        self.look_up(view, self.keys_of(questions))
+
+    def foresees_all(self, view: View, pins: Sequence[Fixed]) -> bool:
+        return any(
+            held.waiting for n, own in enumerate(pins) for held in self.with_values(view, n, own)
+        )
+
+    def dead(self, view: View, n: int, own: Fixed) -> bool:
+        if self.with_values(view, n, own):
+            return False
+        return not view.coming(n, own) if own else not view.receives(n)
+
+    def _fresh(self, view: View, n: int, own: Fixed) -> list[_Part]:
+        """What may come, the longest-lasting of those that meet the same."""
+        best: dict[Row, _Part] = {}
+        for coming in view.coming(n, own):
+            seen_as = self.key(n, coming.row) if self.theta is None else coming.row
+            part = self.new_part(view, n, coming)
+            if seen_as not in best or best[seen_as].high < part.high:
+                best[seen_as] = part
+        return list(best.values())
+
+    def _can_meet(self, parts: Sequence[Sequence[_Part]]) -> bool:
+        by_key = [self._by_key(n, own) for n, own in enumerate(parts)]
+        combined: list[Row] = []
+        for key in by_key[0]:
+            if None in key or not all(key in own for own in by_key):
+                continue
+            for choice in itertools.product(*(own[key] for own in by_key)):
+                if any(part.new for part in choice) and self.together(choice):
+                    if self.theta is None:
+                        return True
+                    combined.append(self.joined([part.row for part in choice]))
+        return bool(combined) and bool(self.accepted(combined).any())
+
+    def joined(self, rows: Sequence[Row]) -> Row:
+        """The combined row: the keys once, then the other columns from left to right."""
+        rest = (row[at] for row, places in zip(rows, self.rest, strict=True) for at in places)
+        return (*self.key(0, rows[0]), *rest)
+
+    def accepted(self, rows: Sequence[Row]) -> np.ndarray:
+        """Which combined rows satisfy the predicate; all, if it has no value for one of them."""
+        if self.theta is None:
+            return np.ones(len(rows), np.bool_)
+        columns = [
+            pa.array(values, column.type.arrow)
+            for values, column in zip(zip(*rows, strict=True), self.query.columns, strict=True)
+        ]
+        try:
+            return self.evaluator.truth(self.theta, columns, len(rows))
+        except QueryError:
+            return np.ones(len(rows), np.bool_)
+
+    @abstractmethod
+    def old_part(self, held: Held) -> _Part: ...
+
+    @abstractmethod
+    def new_part(self, view: View, n: int, coming: Coming) -> _Part: ...
+
+    @abstractmethod
+    def together(self, parts: Sequence[_Part]) -> bool:
+        """Whether the times of the parts allow for a row."""
+
+    @abstractmethod
+    def to_tell(self, view: View, parts: Sequence[Held]) -> bool:
+        """Whether a combination of rows that are held has an entry still to come."""
+
+    # rows to drop
+
+    def surplus(self, view: View) -> Iterator[Drop]:
+        """Rows of a key that is closed, and rows that nobody can meet any more.
+
+        The latter have a key that all other inputs are closed for, and nothing more to tell.
+        """
+        counted = any(tap.counts_rows for tap in self.taps)
+        keys = self._keys_to_look_at(view)
+        self.look_up(view, keys)
+        for key in keys:
+            values = list(zip(self.on, key, strict=True))
+            if not counted and any(view.was_closed(*value) for value in values):
+                continue  # Nothing of it is held, and nothing of it is let in.
+            rows = [self.of_key(view, n, key) for n in range(len(self.taps))]
+            fixed = [dict(zip(own, key, strict=True)) for own in self.shared]
+            shut = [view.closed_for(n, own) for n, own in enumerate(fixed)]
+            over = not counted and any(value in view.closing for value in values)
+            lingers = False
+            for n, own in enumerate(rows):
+                if not over and not all(shut[:n] + shut[n + 1 :]):
+                    continue
+                if self.taps[n].counts_rows:
+                    continue
+                useful = set() if over else self._useful(view, key, rows, n)
+                lingers = lingers or bool(useful)
+                for held in own:
+                    if (held.waiting, held.place) not in useful:
+                        place = (self.taps[n].leaf, "waiting") if held.waiting else self.stores[n]
+                        yield Drop(n, *place, held.place)
+            if view.watch is not None and lingers:
+                view.watch.lingering.add(key)
+
+    def keys_of(self, questions: Iterable[Question]) -> Iterator[Row]:
+        """The keys that closed values of the output are, if a key is one column."""
+        return ((normal(value),) for name, value in questions if self.on == (name,))
+
+    def _keys_to_look_at(self, view: View) -> Collection[Row]:
+        """The keys for which something may have changed; all, if that is not known."""
+        found = None if view.watch is None else view.watch.take(self, view)
+        if found is None:
+            found = {
+                self.key(n, held.row)
+                for n in range(len(self.taps))
+                for held in (*self.held(view, n), *view.waiting(n))
+            }
+        return found
+
+    def _useful(
+        self, view: View, key: Row, rows: Sequence[Sequence[Held]], n: int
+    ) -> set[tuple[bool, int]]:
+        """The rows of input n that are part of a combination with something to tell."""
+        if None in key:
+            return set()
+        choices = [c for c in itertools.product(*rows) if self.to_tell(view, c)]
+        if not choices:
+            return set()
+        accepted = self.accepted([self.joined([held.row for held in c]) for c in choices])
+        return {
+            (c[n].waiting, c[n].place) for c, good in zip(choices, accepted, strict=True) if good
+        }
+
+
+class JoinRule(AnyJoinRule):
+    """Combined rows live while all their parts do.
+
+    Of a part, `low` is included and `high` is not: the instants at which it can be live.
+    """
+
+    def old_part(self, held: Held) -> _Part:
+        return _Part(held.row, held.start, held.end, new=False)
+
+    def new_part(self, view: View, n: int, coming: Coming) -> _Part:
+        return _Part(coming.row, view.first(n), self.taps[n].expires(coming.until), new=True)
+
+    def together(self, parts: Sequence[_Part]) -> bool:
+        return max(part.low for part in parts) < min(part.high for part in parts)
+
+    def to_tell(self, view: View, parts: Sequence[Held]) -> bool:
+        start, end = max(held.start for held in parts), min(held.end for held in parts)
+        if start >= end:
+            return False
+        if start > view.watermark:
+            return True
+        if end == NEVER:
+            return any(
+                tap.pushes_out(view.ledger(n), held.row)
+                for (n, tap), held in zip(enumerate(self.taps), parts, strict=True)
+            )
+        # Where the ends of all rows are known, whoever told the start tells the end.
+        return end > view.watermark and any(tap.counts_rows for tap in self.taps)
+
+
+class WindowJoinRule(AnyJoinRule):
+    """Combined rows begin with their newest part; of a part, the bounds are those of its time."""
+
+    def __init__(
+        self,
+        query: WindowJoin,
+        plan: Plan,
+        top: int,
+        below: Sequence[int],
+        stores: Sequence[tuple[int, str]],
+    ) -> None:
+        super().__init__(query, plan, top, below, stores)
+        self.reach = reaches(query)
+
+    def old_part(self, held: Held) -> _Part:
+        return _Part(held.row, held.start, held.start, new=False)
+
+    def new_part(self, view: View, n: int, coming: Coming) -> _Part:
+        return _Part(coming.row, view.first(n), coming.until, new=True)
+
+    def together(self, parts: Sequence[_Part]) -> bool:
+        return self._fits([(part.low, part.high) for part in parts])
+
+    def to_tell(self, view: View, parts: Sequence[Held]) -> bool:
+        fits = self._fits([(held.start, held.start) for held in parts])
+        return fits and max(held.start for held in parts) > view.watermark
+
+    def _fits(self, spans: Sequence[tuple[int, int]]) -> bool:
+        """Whether times can be chosen from the spans; the reaches are the tightest there are."""
+        for i, (_, high) in enumerate(spans):
+            for j, (low, _) in enumerate(spans):
+                reach = self.reach[i][j]
+                if reach is not None and low > high + reach:
+                    return False
+        return True
