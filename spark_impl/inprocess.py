@@ -148,7 +148,7 @@ class _Run:
     def _punctuate(self, results: Sequence[StepResult]) -> None:
         """Use the promises: forget what nothing can need, and pass on what is certain."""
         ledgers = [{name: gate.ledger() for name, gate in gates.items()} for gates in self.gates]
-        if not any(ledger.promises for own in ledgers for ledger in own.values()):
+        if not any(ledger.closes_something for own in ledgers for ledger in own.values()):
             return
         watermarks = [result.watermark for result in results]
         self.state, closed = self.punctuator.after(self.state, ledgers, watermarks, self.questions)

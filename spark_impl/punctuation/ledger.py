@@ -89,6 +89,11 @@ class Ledger:
         """The first instant at which a tuple may still come."""
         return MIN_TIME if self.watermark is None else self.watermark + 1
 
+    @property
+    def closes_something(self) -> bool:
+        """Whether there is a promise beyond a plain watermark; one that ends time is such."""
+        return bool(self.promises) or self.first > MAX_TIME
+
     def about(self, fixed: Fixed) -> list[Punctuation]:
         """The promises that can be about rows with these values."""
         index = self.index

@@ -82,7 +82,8 @@ class Punctuator:
         snapshot = Snapshot(self.plan, state, len(ledgers))
         drops: list[Drop] = []
         for case, own in enumerate(ledgers):
-            if watermarks[case] == NEVER or not any(ledger.promises for ledger in own.values()):
+            promised = any(ledger.closes_something for ledger in own.values())
+            if watermarks[case] == NEVER or not promised:
                 self.watches[case].arrived.clear()
                 continue
             quiet = Quiet(self.taps, snapshot, case, own)

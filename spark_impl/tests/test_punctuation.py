@@ -159,6 +159,13 @@ def test_a_chain_of_joins_passes_punctuations_on() -> None:
     assert steps[2].held_inside == 0, "and so is C"
 
 
+def test_a_stream_that_has_ended_frees_the_other_side() -> None:
+    steps = run(case_of(joined(Range(5)), "(1,x)@50 ~0 /", f"~{MAX_TIME} /"))
+    assert steps[0].held == {"A": [], "B": []}
+    steps = run(case_of(joined(Range(5)), "(1,x)@50 ~0 /", "~0 /"))
+    assert [ts for ts, _ in steps[0].held["A"]] == [50]
+
+
 def test_two_key_columns_are_closed_together() -> None:
     s, r = Source("S", "k bigint", "m bigint"), Source("R", "k bigint", "m bigint")
     query = s.window(Unbounded()).join(r.window(Unbounded()), on=["k", "m"])
