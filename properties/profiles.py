@@ -12,7 +12,7 @@ import os
 from hypothesis import HealthCheck, settings
 
 CI_EXAMPLES = 210
-_EXAMPLES = {"dev": 15, "ci": CI_EXAMPLES, "soak": 5000}
+_EXAMPLES = {"dev": 15, "ci": CI_EXAMPLES, "soak": 800}
 
 
 def load() -> None:
