@@ -7,6 +7,8 @@ compared within `TOLERANCE`; everything else is compared exactly.
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -119,5 +121,18 @@ def split(residual: SignedBag) -> tuple[list[Row], list[Row]]:
 
 def shown(rows: Sequence[Row], most: int = 5) -> str:
     """A few rows for a sentence."""
-    text = ", ".join(map(repr, rows[:most]))
+    text = ", ".join(map(row_shown, rows[:most]))
     return f"{text} and {len(rows) - most} more" if len(rows) > most else text
+
+
+def row_shown(row: Row) -> str:
+    """A row as Python writes it, but numbers and dates without the names of their classes.
+
+    >>> row_shown((1, decimal.Decimal("0.50"), None, "a", datetime.date(2024, 5, 1)))
+    "(1, 0.50, None, 'a', 2024-05-01)"
+    """
+    plain = [
+        str(value) if isinstance(value, decimal.Decimal | datetime.date) else repr(value)
+        for value in row
+    ]
+    return f"({', '.join(plain)}{',' if len(plain) == 1 else ''})"

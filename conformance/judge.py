@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from conformance.bags import RowMatcher, SignedBag, shown, split
+from conformance.bags import RowMatcher, SignedBag, row_shown, shown, split
 from conformance.expectation import Expectation, keys_of
 from conformance.run import LEVELS, Failure, Run, StepReport
 from reference.case import AppendRow, Case, Change
@@ -263,8 +263,8 @@ class _Trial:
                 if reached is not None and ts <= reached:
                     return Verdict(
                         "prompt", FAILED,
-                        f"Step {number} emits {row!r} at {ts}, but the step before had already "
-                        f"declared everything up to {reached} final.",
+                        f"Step {number} emits {row_shown(row)} at {ts}, but the step before had "
+                        f"already declared everything up to {reached} final.",
                         ts, number, extra=(row,),
                     )  # fmt: skip
             if verdict := self.lagging(number, step):

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from conformance.bags import row_shown
 from conformance.run import Run, StepReport
 from reference.case import Case
 from reference.clock import NEVER
@@ -79,7 +80,7 @@ def judge_punctual(case: Case, run: Run, right: Expectation) -> Verdict:
             made, since, row = broken
             return Verdict(
                 "punctual", FAILED,
-                f"Step {number} emits {row!r}, which the output punctuation "
+                f"Step {number} emits {row_shown(row)}, which the output punctuation "
                 f"{_shown(case, made)} of step {since} had ruled out.",
                 None, number, extra=(row,),
             )  # fmt: skip
@@ -178,7 +179,7 @@ def judge_lean(case: Case, run: Run, right: Expectation) -> tuple[Verdict, int]:
                     ((t.ts, *t.row) for t in excess.elements()),
                     key=lambda row: (row[0], sort_key(row[1:])),
                 )
-                tuples = [f"{row[1:]!r}@{row[0]}" for row in rows]
+                tuples = [f"{row_shown(row[1:])}@{row[0]}" for row in rows]
                 first = Verdict(
                     "lean", FAILED,
                     f"After step {number}, at watermark {step.watermark}, {len(rows)} rows of "

@@ -114,7 +114,11 @@ class Lit(Expr):
         return self.type
 
     def __str__(self) -> str:
-        return "null" if self.value is None else repr(self.value)
+        if self.value is None:
+            return "null"
+        # A decimal or a date as a person writes it.
+        plain = self.type.kind in ("decimal", "date")
+        return str(self.value) if plain else repr(self.value)
 
 
 @dataclass(frozen=True)
