@@ -16,6 +16,7 @@ from conformance.cli import main
 from conformance.grouping import boundary_of
 from conformance.judge import Verdict
 from conformance.own_engines import InProcess
+from conformance.run import LEVELS
 from conformance.shrink import shrink
 from conformance.tests.wrong_engines import Crashes, LateExpiry, OnlyMinus
 from conformance.vacuity import too_little
@@ -31,7 +32,7 @@ WRONG = "python:conformance.tests.wrong_engines:"
 def test_the_reference_conforms_at_every_level() -> None:
     report = check("reference", cases=100, seed=1)
     assert report.conforms
-    assert set(report.levels) == {"final", "prompt", "punctual", "lean", "durable"}
+    assert set(report.levels) == set(LEVELS)
     assert set(report.operators) == set(OPERATORS)
 
 
@@ -42,25 +43,17 @@ def test_the_operators_in_process_conform(
     report = check("in-process", cases=600, seed=seed)
     assert not [v.to_json() for v in report.violations]
     assert report.conforms
-    assert set(report.levels) == {"final", "prompt", "lean", "durable"}
+    assert set(report.levels) == set(LEVELS)
     for operator, counts in report.vacuity.items():
         shown = ", ".join(f"{name} {count:,}" for name, count in counts.items())
         record_property(f"what happened, seed {seed}, {operator}", shown)
 
 
 def test_the_operators_in_process_conform_on_every_fixture() -> None:
-    cases = [case for case in fixtures.load_all() if not _is_punctuated(case)]
+    cases = fixtures.load_all()
     report = check_cases(InProcess(), cases)
     assert not [v.to_json() for v in report.violations]
     assert report.levels["final"].checked == len(cases) > 50
-
-
-def _is_punctuated(case: Case) -> bool:
-    return any(
-        not hasattr(e, "row") and hasattr(e, "patterns")
-        for stream in case.streams.values()
-        for e in stream.elements
-    )
 
 
 def test_a_wrong_engine_is_found_and_its_failure_is_small() -> None:

@@ -408,8 +408,9 @@ def use_rocksdb(spark: SparkSession) -> None:
     These are plain settings of Spark's, set for the session: the state store's provider, and that a
     checkpoint gets what has changed, and not whole files of the database.
 
-    >>> use_rocksdb(spark)
-    >>> spark.conf.get("spark.sql.streaming.stateStore.providerClass").rpartition(".")[2]
+    >>> session = spark.newSession()
+    >>> use_rocksdb(session)
+    >>> session.conf.get("spark.sql.streaming.stateStore.providerClass").rpartition(".")[2]
     'RocksDBStateStoreProvider'
     """
     spark.conf.set(PROVIDER, ROCKSDB)

@@ -16,6 +16,7 @@ from spark_impl.frame import Frame
 from spark_impl.horizon import Horizon
 from spark_impl.operators import base, distinct_on, group_by, join, sets
 from spark_impl.plan import Plan
+from spark_impl.punctuation import snapshot
 from spark_impl.state import (
     StateError,
     state_from_bytes,
@@ -124,7 +125,7 @@ def test_different_rows_with_one_hash(monkeypatch):
             return found & 3
         return found
 
-    for module in (encode, base, sets, join, group_by, distinct_on):
+    for module in (encode, base, sets, join, group_by, distinct_on, snapshot):
         monkeypatch.setattr(module, "hash_columns", weak)
     s = Source("S", "k string", "v bigint")
     r = Source("R", "k string", "w bigint")
