@@ -72,14 +72,15 @@ def main(options: Options) -> str:
     connection = duckdb.connect(config={"threads": spark.sparkContext.defaultParallelism})
     results: list[Result] = []
     print(f"{options.rows:,} rows a stream; best of {options.repeats}\n", flush=True)
-    with temporary_streams(spark, options.rows) as streams:
-        for name in "abc":
-            files = f"read_parquet('{streams.path(name)}/*.parquet')"
-            connection.execute(f"CREATE VIEW {name} AS SELECT * FROM {files}")
-        for contest in contests():
-            if options.wanted(contest.name):
-                results.append(measured(contest, spark, connection, streams, options))
-                print(" | ".join(results[-1].cells()), flush=True)
+    for share in sorted({contest.share for contest in contests()}):
+        with temporary_streams(spark, options.rows // share) as streams:
+            for name in "abc":
+                files = f"read_parquet('{streams.path(name)}/*.parquet')"
+                connection.execute(f"CREATE OR REPLACE VIEW {name} AS SELECT * FROM {files}")
+            for contest in contests():
+                if contest.share == share and options.wanted(contest.name):
+                    results.append(measured(contest, spark, connection, streams, options))
+                    print(" | ".join(results[-1].cells()), flush=True)
     text = described(options) + "\n\n" + table(HEAD, [result.cells() for result in results])
     text += "\n\n" + hot_key(results)
     print("\n" + text)
@@ -122,8 +123,9 @@ def measured(
     duck_best = min(
         (name for name in seconds if name.startswith("duckdb")), key=seconds.__getitem__
     )
+    fewer = f", {streams.rows:,} rows" if contest.share > 1 else ""
     return Result(
-        contest.name,
+        contest.name + fewer,
         found["ours"][0],
         seconds["ours"],
         seconds[spark_best],
