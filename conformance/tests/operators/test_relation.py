@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from conformance.tests.operators.frames import Data
 from reference.clock import MAX_TIME, NEVER
 from reference.errors import QueryError
 from reference.expressions import col
@@ -32,7 +33,6 @@ from spark_impl import (
     window_join,
     windowed,
 )
-from spark_impl.tests.frames import Data
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -630,7 +630,7 @@ def test_null_times_are_refused_with_their_number_or_left_out_and_counted(
 def test_the_quickstart_prints_what_the_page_shows(
     spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = Path(__file__).parents[2] / "docs" / "spark-operators.md"
+    page = Path(__file__).parents[3] / "docs" / "spark-operators.md"
     text = page.read_text(encoding="utf-8")
     (code,) = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     (shown,) = re.findall(r"^```text\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)

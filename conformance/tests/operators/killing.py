@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from conformance.tests.operators.killable import BATCHES, SECOND
 from reference.query import GroupBy, Minus, Source, Windowed, count
 from reference.windows import Range
 from spark_impl.bulk import run_batch
 from spark_impl.frame import Frame
-from spark_impl.tests.killable import BATCHES, SECOND
 
 Entries = Counter[tuple[int, int, int]]
 PATIENCE = 240.0
@@ -82,14 +82,21 @@ class Running:
     """The query in a process of its own."""
 
     def __init__(self, directory: Path, sink: str, master: str = "local[2,4]") -> None:
-        root = Path(__file__).resolve().parents[2]
+        root = Path(__file__).resolve().parents[3]
         environment = dict(os.environ)
         environment["PYTHONPATH"] = str(root)
         environment["PYSPARK_PYTHON"] = sys.executable
         environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         environment.pop("SPARK_REMOTE", None)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "spark_impl.tests.killable", str(directory), sink, master],
+            [
+                sys.executable,
+                "-m",
+                "conformance.tests.operators.killable",
+                str(directory),
+                sink,
+                master,
+            ],
             cwd=root,
             env=environment,
             stdout=subprocess.PIPE,

@@ -6,6 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from conformance.tests.operators.comparing import (
+    check_promptness,
+    keys_and_rows_are_right,
+    same,
+    the_oracles,
+    told,
+)
 from properties.bulk import bulk_queries, bulk_runs
 from reference import (
     Case,
@@ -29,13 +36,6 @@ from spark_impl.horizon import Horizon
 from spark_impl.inprocess import StepResult, run, run_cases
 from spark_impl.plan import Plan
 from spark_impl.store import Store
-from spark_impl.tests.comparing import (
-    check_promptness,
-    keys_and_rows_are_right,
-    same,
-    the_oracles,
-    told,
-)
 
 
 def admitted(case: Case):

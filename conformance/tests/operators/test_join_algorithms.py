@@ -7,6 +7,15 @@ from itertools import permutations
 
 import pytest
 
+from conformance.tests.operators.algorithm_adapter import (
+    combined,
+    joined_windows,
+    judge,
+    on_places,
+    runs,
+    sources,
+    windows,
+)
 from properties.bulk import bulk_cases
 from reference import Case, Range, Rows, Stream, Unbounded, parse_lanes
 from reference.oracle import append_output
@@ -41,15 +50,6 @@ from spark_impl.planners.multi_joins import (
     general_lazy_cost,
     lazy_cost,
     naive_cost,
-)
-from spark_impl.tests.algorithm_adapter import (
-    combined,
-    joined_windows,
-    judge,
-    on_places,
-    runs,
-    sources,
-    windows,
 )
 
 SPANS: list[list[Window]] = [

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pyspark
 
-from spark_impl.tests.killing import family, kill_process
+from conformance.tests.operators.killing import family, kill_process
 
 PATIENCE = 120.0
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 class Cluster:

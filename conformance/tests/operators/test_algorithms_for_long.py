@@ -6,6 +6,20 @@ from collections.abc import Sequence
 
 import pytest
 
+from conformance.tests.operators import (
+    test_negative_tuples,
+    test_punctuated_joins,
+    test_window_joins,
+)
+from conformance.tests.operators.algorithm_adapter import (
+    Make,
+    joined_windows,
+    judge,
+    on_places,
+    runs,
+    windows,
+)
+from conformance.tests.operators.test_join_algorithms import multi_way
 from reference import Range, Unbounded
 from reference.query import Query
 from reference.windows import Window
@@ -13,9 +27,6 @@ from spark_impl.algorithms.base import TupleAtATime
 from spark_impl.algorithms.moving_window_joins import MovingWindowJoin
 from spark_impl.algorithms.negative_tuples import APPROACHES, Pipeline
 from spark_impl.planners.moving_window_joins import ALGORITHMS
-from spark_impl.tests import test_negative_tuples, test_punctuated_joins, test_window_joins
-from spark_impl.tests.algorithm_adapter import Make, joined_windows, judge, on_places, runs, windows
-from spark_impl.tests.test_join_algorithms import multi_way
 
 pytestmark = pytest.mark.soak
 

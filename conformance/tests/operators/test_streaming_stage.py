@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from conformance.tests.operators.fake_spark import FakeHandle, FakeStage, Times, stream_rows
 from reference.clock import NEVER
 from reference.errors import TickproofError
 from reference.query import (
@@ -36,7 +37,6 @@ from spark_impl.streaming.processor import StageProcessor
 from spark_impl.streaming.progress import watermark_ms
 from spark_impl.streaming.stageplan import Input, LateRowError, StageSpec
 from spark_impl.streaming.wire import Packer, Unpacker
-from spark_impl.tests.fake_spark import FakeHandle, FakeStage, Times, stream_rows
 
 Entry = tuple[int, int, tuple[object, ...]]
 

@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 
 from conformance.check import check_cases
+from conformance.tests.operators.algorithm_adapter import AlgorithmAdapter, judge, runs
 from reference import Range, Source, Unbounded, col, count, max_, median, sum_
 from reference.query import GroupBy, Query
 from reference.types import Row
@@ -26,7 +27,6 @@ from spark_impl.algorithms.negative_tuples import (
     WUnion,
 )
 from spark_impl.generate import GeneratedStream, Poisson, Uniform
-from spark_impl.tests.algorithm_adapter import AlgorithmAdapter, judge, runs
 
 S = Source("S", "k bigint", "v bigint")
 R = Source("R", "k bigint", "w bigint")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_impl.tests.killing import Running, expected, outcome, written
+from conformance.tests.operators.killing import Running, expected, outcome, written
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.soak]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from conformance.tests.operators.comparing import keys_and_rows_are_right, ours, same, the_oracles
 from properties.bulk import bulk_cases, bulk_queries
 from reference import (
     Range,
@@ -23,7 +24,6 @@ from reference import (
     window_join,
 )
 from reference.query import Distinct, Query
-from spark_impl.tests.comparing import keys_and_rows_are_right, ours, same, the_oracles
 
 S = Source("S", "k bigint", "v bigint")
 R = Source("R", "k bigint", "w bigint")

@@ -8,6 +8,7 @@ from itertools import combinations
 
 import pytest
 
+from conformance.tests.operators.algorithm_adapter import combined, judge, on_places, runs
 from properties.bulk import bulk_cases
 from reference import Case, Source, Stream
 from reference.oracle import append_output
@@ -27,7 +28,6 @@ from spark_impl.algorithms.window_joins import (
     RippleJoin,
 )
 from spark_impl.generate import GeneratedStream, Poisson, Uniform
-from spark_impl.tests.algorithm_adapter import combined, judge, on_places, runs
 
 NAMES = "abcd"
 Make = Callable[[Query], TupleAtATime[Joined]]

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from conformance.tests.operators.test_steps import check as check_steps
 from reference import Range, Source, count, sum_
 from reference.clock import NEVER
 from reference.streams import StreamTuple
@@ -25,7 +26,6 @@ from spark_impl.state import (
     state_to_pieces,
 )
 from spark_impl.store import Store
-from spark_impl.tests.test_steps import check as check_steps
 
 
 def frame(hashes, ends):

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from conformance.tests.operators.algorithm_adapter import (
+    joined_windows,
+    judge,
+    on_places,
+    only_key_punctuations,
+    runs,
+    windows,
+)
 from reference import Range, Unbounded
 from reference.query import Query
 from reference.windows import Window
@@ -19,14 +27,6 @@ from spark_impl.algorithms.punctuated_joins import (
 )
 from spark_impl.generate import GeneratedStream, Pattern, Poisson, Punctuated, Uniform, pattern
 from spark_impl.planners.punctuated_joins import state_size
-from spark_impl.tests.algorithm_adapter import (
-    joined_windows,
-    judge,
-    on_places,
-    only_key_punctuations,
-    runs,
-    windows,
-)
 
 SECOND = 1_000_000
 KEYS = [(0,), (0,)]

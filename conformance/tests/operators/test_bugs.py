@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import pytest
 
+from conformance.tests.operators.comparing import check_promptness, entries, told
 from reference import Range, Source, col, count, max_, min_, parse_lanes, sum_
 from reference.clock import MAX_TIME, NEVER
 from reference.types import sort_key
 from spark_impl.inprocess import run
-from spark_impl.tests.comparing import check_promptness, entries, told
 
 L, R, S = (Source(name, "v bigint") for name in ("L", "R", "S"))
 A, B, C = (Source(name, "v bigint") for name in ("A", "B", "C"))

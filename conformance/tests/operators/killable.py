@@ -1,4 +1,4 @@
-"""A streaming query in a process of its own, to be killed: python -m spark_impl.tests.killable.
+"""A streaming query in a process of its own, to be killed (python -m ...operators.killable).
 
 It reads what lies in DIRECTORY/a and DIRECTORY/b, one file of each a micro-batch, says which
 micro-batches are done, and ends when all is read. MASTER is where it runs; SINK is `files`, Spark's

@@ -10,10 +10,10 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from conformance.tests.operators.frames import Data
 from reference.errors import QueryError
 from spark_impl import count, max_, median, min_, sum_, window_join, windowed
 from spark_impl import udaf as typed_udaf
-from spark_impl.tests.frames import Data
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 

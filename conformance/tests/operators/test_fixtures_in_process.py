@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from conformance.tests.operators.comparing import entries, same, told
 from reference import AppendRow, Change, load_case
 from spark_impl.inprocess import run, run_cases
-from spark_impl.tests.comparing import entries, same, told
 
-CASES = sorted((Path(__file__).parents[2] / "fixtures" / "cases").glob("*.json"))
+CASES = sorted((Path(__file__).parents[3] / "fixtures" / "cases").glob("*.json"))
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from conformance.tests.operators.comparing import same, told
 from properties.bulk import bulk_queries, bulk_runs
 from reference import (
     Between,
@@ -34,7 +35,6 @@ from spark_impl.punctuation.ledger import Ledger
 from spark_impl.punctuation.questions import Questions
 from spark_impl.punctuation.snapshot import Snapshot
 from spark_impl.punctuation.values import fitted, probes
-from spark_impl.tests.comparing import same, told
 
 A, B = Source("A", "k bigint", "a string"), Source("B", "k bigint", "b string")
 LANES = "A(k bigint, a string): {} | B(k bigint, b string): {}"

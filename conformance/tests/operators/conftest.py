@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_impl.tests.frames import Data
+from conformance.tests.operators.frames import Data
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_impl.tests.cluster import Cluster
-from spark_impl.tests.killing import Running, expected, outcome, written
+from conformance.tests.operators.cluster import Cluster
+from conformance.tests.operators.killing import Running, expected, outcome, written
 
 pytestmark = [
     pytest.mark.spark,
