@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Final
 
 import pyarrow as pa
@@ -111,6 +112,29 @@ class Type:
     @property
     def is_numeric(self) -> bool:
         return self.is_integral or self.kind in ("double", "decimal")
+
+    def fitted(self, value: Value) -> list[Value]:
+        """A value as one of this type, or the values of the type on both sides of it.
+
+        >>> Type("bigint").fitted(2.5), Type("bigint").fitted("x")
+        ([2, 3], [])
+        """
+        if value is None:
+            return []
+        if not self.is_numeric:
+            return [value] if self.refusal(value) is None else []
+        if isinstance(value, bool) or not isinstance(value, int | float | decimal.Decimal):
+            return []
+        if self.kind == "double":
+            return [float(value)]
+        if isinstance(value, float) and not math.isfinite(value):
+            return []
+        steps = Fraction(value) * 10**self.scale
+        whole = dict.fromkeys((math.floor(steps), math.ceil(steps)))
+        unit = decimal.Decimal(1).scaleb(-self.scale)
+        wide = decimal.Context(prec=80)
+        made = [wide.multiply(n, unit) if self.kind == "decimal" else n for n in whole]
+        return [each for each in made if self.refusal(each) is None]
 
     def comparable_with(self, other: Type) -> bool:
         """Whether `=` and `<` make sense between the two."""

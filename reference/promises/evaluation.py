@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import decimal
-import math
 import operator
 from collections.abc import Iterable, Sequence
-from fractions import Fraction
 
 from reference.expressions import ARITHMETIC, COMPARISONS, Call, Col, Expr, Lit
-from reference.promises.arriving import WIDE, decimal_unit, value_place
+from reference.promises.arriving import value_place
 from reference.streams import (
     Column,
 )
@@ -96,24 +93,3 @@ def only_compares(expr: Expr, columns: Sequence[Column]) -> bool:
 
 def _types(exprs: Iterable[Expr], columns: Sequence[Column]) -> list[Type]:
     return [expr.type_in(columns) for expr in exprs]
-
-
-def fitted(value: Value, type_: Type) -> list[Value]:
-    """A value as one of a type, or the two values of the type beside it."""
-    if value is None:
-        return []
-    if not type_.is_numeric:
-        return [value] if type_.refusal(value) is None else []
-    if isinstance(value, bool) or not isinstance(value, int | float | decimal.Decimal):
-        return []
-    if type_.kind == "double":
-        return [float(value)]
-    if isinstance(value, float) and not math.isfinite(value):
-        return []
-    unit = Fraction(1, 10**type_.scale)
-    below = math.floor(Fraction(value) / unit)
-    both = [below, below + (1 if Fraction(value) % unit else 0)]
-    made: list[Value] = (
-        [WIDE.multiply(n, decimal_unit(type_)) for n in both] if type_.kind == "decimal" else both
-    )
-    return [v for v in made if type_.refusal(v) is None]

@@ -10,7 +10,7 @@ from reference.arrivals import Admitted, Progress
 from reference.clock import NEVER
 from reference.expressions import Col, Expr, columns_in
 from reference.promises.arriving import earliest, greatest, latest, may_arrive
-from reference.promises.evaluation import equal, evaluate, fitted
+from reference.promises.evaluation import equal, evaluate
 from reference.promises.model import Leaf, Undecided
 from reference.promises.origins import leaves
 from reference.query import (
@@ -175,7 +175,7 @@ class Input:
         As the stream has the row, as the operator sees it, and the latest time for it to come.
         """
         named = {
-            at: [v for known in self.pool for v in fitted(known, self.raw_columns[at].type)]
+            at: [v for known in self.pool for v in self.raw_columns[at].type.fitted(known)]
             for at in self.looked_at
         }
         for raw, until in may_arrive(self.admitted, self.raw_columns, pinned, named, self.depth):

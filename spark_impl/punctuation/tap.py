@@ -27,7 +27,6 @@ from spark_impl.operators.base import Operator
 from spark_impl.operators.leaf import RowsLeaf, SpanLeaf
 from spark_impl.operators.simple import ProjectOperator, SelectOperator
 from spark_impl.punctuation.ledger import Fixed, Ledger, matches, same
-from spark_impl.punctuation.values import fitted
 
 
 @dataclass(frozen=True)
@@ -164,7 +163,7 @@ class Tap:
                     return []
                 raw[place] = value
         named = {
-            at: [v for known in pool() for v in fitted(known, self.raw_columns[at].type)]
+            at: [v for known in pool() for v in self.raw_columns[at].type.fitted(known)]
             for at in self.looked_at
             if at not in raw
         }

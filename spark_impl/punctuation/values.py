@@ -6,7 +6,6 @@ import datetime
 import decimal
 import math
 from collections.abc import Iterable
-from fractions import Fraction
 
 from reference.types import Type, Value, normal, sort_key
 
@@ -38,29 +37,6 @@ def probes(type_: Type, marks: Iterable[Value], depth: int = 1) -> list[Value]:
                 break
             found[normal(value)] = None
     return [None, *sorted(found, key=lambda value: sort_key((value,)))]
-
-
-def fitted(value: Value, type_: Type) -> list[Value]:
-    """A value as one of a type, or the values of the type on both sides of it.
-
-    >>> fitted(2.5, Type("bigint")), fitted("x", Type("bigint"))
-    ([2, 3], [])
-    """
-    if value is None:
-        return []
-    if not type_.is_numeric:
-        return [value] if type_.refusal(value) is None else []
-    if isinstance(value, bool) or not isinstance(value, int | float | decimal.Decimal):
-        return []
-    if type_.kind == "double":
-        return [float(value)]
-    if isinstance(value, float) and not math.isfinite(value):
-        return []
-    steps = Fraction(value) * 10**type_.scale
-    whole = dict.fromkeys((math.floor(steps), math.ceil(steps)))
-    unit = decimal.Decimal(1).scaleb(-type_.scale)
-    made = [_WIDE.multiply(n, unit) if type_.kind == "decimal" else n for n in whole]
-    return [each for each in made if type_.refusal(each) is None]
 
 
 def _origin(type_: Type) -> Value:

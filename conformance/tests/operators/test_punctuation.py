@@ -34,7 +34,7 @@ from spark_impl.inprocess import StepResult, run, run_cases
 from spark_impl.punctuation.ledger import Ledger
 from spark_impl.punctuation.questions import Questions
 from spark_impl.punctuation.snapshot import Snapshot
-from spark_impl.punctuation.values import fitted, probes
+from spark_impl.punctuation.values import probes
 
 A, B = Source("A", "k bigint", "a string"), Source("B", "k bigint", "b string")
 LANES = "A(k bigint, a string): {} | B(k bigint, b string): {}"
@@ -112,7 +112,7 @@ def test_a_promise_binds_when_the_watermark_has_reached_it() -> None:
 def test_probes_tell_apart_what_comparisons_tell_apart() -> None:
     assert probes(Type("integer"), [2**31 - 1]) == [None, 2**31 - 2, 2**31 - 1]
     assert probes(Type("string"), ["b"]) == [None, "", "\0", "b", "b\0"]
-    assert fitted(1.5, Type("decimal", 5, 1)) == [pytest.approx(1.5)]
+    assert Type("decimal", 5, 1).fitted(1.5) == [pytest.approx(1.5)]
 
 
 # --- joins ----------------------------------------------------------------------------------------
