@@ -82,9 +82,12 @@ class SendsTheLastStepAgain(_Restarted):
         return [*steps[: last + 1], twice, *steps[last + 2 :]]
 
 
-@mutant("window", "select", "union", "group_by", level="durable", bug="restart-forgets-progress")
-class ForgetsTheWatermark(_Restarted):
-    """The watermark is not part of the checkpoint: late rows are let in after a restart."""
+class _Forgetful(_Restarted):
+    """Something that was promised is not part of the checkpoint."""
+
+    def forget(self, gate: Admitted) -> None:
+        """Lose it."""
+        raise NotImplementedError
 
     def resumed(self, right: Expectation, steps: list[StepReport], last: int) -> list[StepReport]:
         gates = {name: Admitted() for name in right.case.streams}
@@ -93,23 +96,24 @@ class ForgetsTheWatermark(_Restarted):
                 for element in elements:
                     gates[name].take(element)
                 if number in right.case.restarts:
-                    gates[name].watermark = None
+                    self.forget(gates[name])
         return self.overdue(right, {name: gate.tuples for name, gate in gates.items()}, steps)
+
+
+@mutant("window", "select", "union", "group_by", level="durable", bug="restart-forgets-progress")
+class ForgetsTheWatermark(_Forgetful):
+    """The watermark is not part of the checkpoint: late rows are let in after a restart."""
+
+    def forget(self, gate: Admitted) -> None:
+        gate.watermark = None
 
 
 @mutant("window", "distinct", level="durable", bug="restart-forgets-progress")
-class ForgetsPunctuations(_Restarted):
+class ForgetsPunctuations(_Forgetful):
     """Promises about values are not part of the checkpoint."""
 
-    def resumed(self, right: Expectation, steps: list[StepReport], last: int) -> list[StepReport]:
-        gates = {name: Admitted() for name in right.case.streams}
-        for number, arriving in enumerate(right.case.arrivals()):
-            for name, elements in arriving.items():
-                for element in elements:
-                    gates[name].take(element)
-                if number in right.case.restarts:
-                    gates[name].promises.clear()
-        return self.overdue(right, {name: gate.tuples for name, gate in gates.items()}, steps)
+    def forget(self, gate: Admitted) -> None:
+        gate.promises.clear()
 
 
 @mutant("join", "group_by", "distinct", "minus", level="durable", bug="restart-splits-state")
