@@ -165,7 +165,7 @@ def _our_window_join(spark: SparkSession, streams: Streams) -> Relation:
         for name in "abc"
     }
     within = {("a", "b"): LIVE, ("b", "c"): LIVE}
-    return window_join(inputs, on="k", ts="ts", within=within)
+    return window_join(inputs, on="k", ts="ts", within=within, null_ts="drop")
 
 
 def _window_join(d: Dialect) -> str:

@@ -150,7 +150,7 @@ class Events:
 
     def flow(self) -> Flow:
         """The rows of a stream, with the watermark that their times make."""
-        time = self.clock.to_ticks(F.col(f"c{self.time}"))
+        time = F.expr(self.clock.to_ticks(f"c{self.time}"))
         rows = self._numbered()
         if self.drops:
             rows = rows.where(time.isNotNull())
@@ -180,20 +180,18 @@ class Events:
     def lifetimes(self, at: SparkColumn | None) -> Lifetimes:
         """The rows with `ts` and `ets`; with an instant in ticks, those that are live then."""
         scoped = self.scope is not None
-        # Text goes to Spark in one call, where each part of a Column expression is one of its own.
-        columns = [F.expr(f"c{place} AS c{n}") for n, place in enumerate(self.places)]
-        extra = [self.clock.to_ticks(F.col(f"c{self.time}")).alias("ts")]
-        extra += [F.expr(f"CAST(c{self.scope} AS bigint) AS scope")] if scoped else []
-        tuples = self._numbered().select(*columns, *extra).where("ts IS NOT NULL")
-        births = (tuples,)
         span = self.window.span if isinstance(self.window, Range) else None
-        ends = f"{NEVER}L" if span is None else lifetimes.expiry("ts", span)
-        rows = tuples.selectExpr(
-            *columns_of(len(columns)),
-            "ts",
-            f"{ends} AS ets",
-            *(["scope"] if scoped else []),
+        rows = (
+            self._numbered()
+            .where(f"c{self.time} IS NOT NULL")
+            .selectExpr(
+                *(f"c{place} AS c{n}" for n, place in enumerate(self.places)),
+                f"{self.clock.to_ticks(f'c{self.time}')} AS ts",
+                f"{f'{NEVER}L' if span is None else lifetimes.expiry('ts', span)} AS ets",
+                *([f"CAST(c{self.scope} AS bigint) AS scope"] if scoped else []),
+            )
         )
+        births = (rows,)
 
         def live(df: DataFrame) -> DataFrame:
             return df if at is None else df.where((F.col("ts") <= at) & (at < F.col("ets")))

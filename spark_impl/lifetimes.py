@@ -38,6 +38,8 @@ from reference.query import (
 )
 from reference.streams import Column
 from reference.windows import Rows, Unbounded
+from spark_impl.bins import Bins, looking, place, same
+from spark_impl.operators.window_join import reaches
 from spark_impl.sparktypes import (
     arrow_type,
     flattened,
@@ -50,11 +52,6 @@ from spark_impl.stage import BIRTH, Side, Stage, virtual_source
 
 Fields = tuple[T.StructField, ...]
 LONG = T.LongType()
-
-BIN_LENGTH = 4
-"""The length of a bin of time, in windows of both sides together. In shorter bins more rows stand
-twice, in longer ones more pairs are looked at that do not live at one time."""
-LONGEST_BIN = 2**60
 
 
 class HasFields(Protocol):
@@ -80,6 +77,8 @@ class Lifetimes:
     """No row lives longer than this; None if nobody knows."""
     steady: bool = False
     """Whether every row lives exactly that long, unless time ends before."""
+    entries: DataFrame | None = None
+    """The changelog (`ts` and `sign` for `ets`), where to make lifetimes of it costs more."""
     how: str = ""
     """How the operator on top is carried out, for a person to read."""
 
@@ -100,7 +99,7 @@ class Lifetimes:
         self, change: Callable[[DataFrame], DataFrame], fields: Fields, filters: bool = False
     ) -> Lifetimes:
         """The rows after a change of each by itself; `fields` are the columns it leaves."""
-        return replace(self, df=change(self.df), fields=fields)
+        return replace(self, df=change(self.df), fields=fields, entries=None)
 
 
 def columns_of(number: int) -> list[str]:
@@ -212,7 +211,7 @@ def _stage(
     if with_births:
         sent += [_born(each, layout, scoped) for each in births]
     rows = reduce(DataFrame.unionAll, sent)
-    by = [_partitioning(f"c{place}", layout.types[place]) for place in keys]
+    by = [F.expr(equal_form(f"c{place}", layout.types[place])) for place in keys]
     by += [F.col(name) for name in _scope(scoped)]
     rows = rows.repartition(*by) if by else rows.repartition(1)
     pairs = zip(layout_sources(layout), layout.sides, strict=True)
@@ -237,19 +236,25 @@ def _from_parts(
     how: str = "",
 ) -> Lifetimes:
     """Rows whose columns are parts, as the user's columns again."""
-    count = len(part_types(fields))
-    taken = iter([F.col(name) for name in columns_of(count)])
-    columns = [rebuilt(field.dataType, taken).alias(f"c{at}") for at, field in enumerate(fields)]
-    made = rows.select(*columns, *extra_columns(scoped))
+    made = _whole_columns(rows, fields, extra_columns(scoped))
     return Lifetimes(made, fields, scoped, births, span, how=how)
 
 
-def _partitioning(name: str, type_: T.DataType) -> SparkColumn:
-    """A partitioning key for which equal values are equal: one zero, one NaN."""
+def _whole_columns(rows: DataFrame, fields: Fields, extra: Sequence[str]) -> DataFrame:
+    types = part_types(fields)
+    if types == tuple(field.dataType for field in fields):
+        return rows.select(*columns_of(len(fields)), *extra)
+    taken = iter([F.col(name) for name in columns_of(len(types))])
+    columns = [rebuilt(field.dataType, taken).alias(f"c{at}") for at, field in enumerate(fields)]
+    return rows.select(*columns, *extra)
+
+
+def equal_form(name: str, type_: T.DataType) -> str:
+    """A column in a form in which equal values look the same, in SQL: one zero, one NaN."""
     if isinstance(type_, T.DoubleType | T.FloatType):
-        normal = F.nanvl(F.col(name).cast("double"), F.lit(float("nan"))) + F.lit(0.0)
-        return normal.cast(type_)
-    return F.col(name)
+        normal = f"nanvl(CAST({name} AS double), double('NaN')) + 0.0D"
+        return f"CAST({normal} AS {type_.simpleString()})"
+    return name
 
 
 def layout_sources(layout: Layout) -> Iterator[Source]:
@@ -309,12 +314,18 @@ def _merged(own: Lifetimes) -> Lifetimes:
     """
     layout = shared_layout([own])
     names = columns_of(len(layout.types))
-    row = Window.partitionBy(*names, *_scope(own.scoped)).orderBy("ts")
-    rows = _normal(own, layout)
-    made = (_steady_spells if own.steady else _spells)(rows, row)
-    made = made.select(*names, "ts", F.col("until").alias("ets"), *_scope(own.scoped))
+    extra = _scope(own.scoped)
+    row = Window.partitionBy(*names, *extra).orderBy("ts")
     how = "Spark SQL: the lives of equal rows, merged by window functions"
-    return _from_parts(made, own.fields, own.scoped, own.births, how=how)
+    if not own.steady or own.span is None:
+        spelt = _spells(_normal(own, layout), row)
+        spelt = spelt.select(*names, "ts", F.col("until").alias("ets"), *extra)
+        return _from_parts(spelt, own.fields, own.scoped, own.births, how=how)
+    spells = _SteadySpells(_normal(own, layout).select(*names, "ts", *extra), row, own.span)
+    columns = [*names, *extra]
+    made = _from_parts(spells.whole(columns), own.fields, own.scoped, own.births, how=how)
+    entries = _whole_columns(spells.edges(columns), own.fields, ["ts", "sign", *extra])
+    return replace(made, entries=entries)
 
 
 def _spells(rows: DataFrame, row: WindowSpec) -> DataFrame:
@@ -327,33 +338,49 @@ def _spells(rows: DataFrame, row: WindowSpec) -> DataFrame:
     return starts.select("*", F.coalesce(F.lead("before").over(row), F.col("last")).alias("until"))
 
 
-def _steady_spells(rows: DataFrame, row: WindowSpec) -> DataFrame:
-    """The same for rows that end in the order in which they start: neighbours are all it takes."""
-    before, after = F.lag("ets").over(row), F.lead("ts").over(row)
-    seen = rows.select("*", before.alias("before"), after.alias("after"))
-    starts, ends = "(before IS NULL OR ts > before)", "(after IS NULL OR after > ets)"
-    edges = seen.where(f"{starts} OR {ends}")
-    # Of what is left, each first row of a spell is also its last, or stands before it.
-    until = F.when(F.expr(ends), F.col("ets")).otherwise(F.lead("ets").over(row))
-    return edges.select("*", until.alias("until")).where(starts)
+class _SteadySpells:
+    """The spells of rows that end in the order in which they start: neighbours are all it takes."""
+
+    def __init__(self, rows: DataFrame, row: WindowSpec, span: int) -> None:
+        earlier, later = F.lag("ts").over(row), F.lead("ts").over(row)
+        self._seen = rows.select("*", earlier.alias("earlier"), later.alias("later"))
+        self._row = row
+        self._span = span
+        self._end = expiry("ts", span)
+        self._starts = f"(earlier IS NULL OR ts > {expiry('earlier', span)})"
+        self._ends = f"(later IS NULL OR later > {self._end})"
+
+    def whole(self, columns: Sequence[str]) -> DataFrame:
+        """Each spell with its `ts` and `ets`."""
+        edges = self._seen.where(f"{self._starts} OR {self._ends}")
+        # Of what is left, each first row of a spell is also its last, or stands before it.
+        edges = edges.select("*", F.lead("ts").over(self._row).alias("last"))
+        until = f"IF({self._ends}, {self._end}, {expiry('last', self._span)}) AS ets"
+        return edges.where(self._starts).selectExpr(*columns, "ts", until)
+
+    def edges(self, columns: Sequence[str]) -> DataFrame:
+        """Starts and ends, each by itself, with `ts` and `sign`."""
+        both = self._seen.selectExpr("*", "explode(array(1, -1)) AS sign").where(
+            f"IF(sign = 1, {self._starts}, {self._ends} AND {self._end} < {NEVER}L)"
+        )
+        return both.selectExpr(*columns, f"IF(sign = 1, ts, {self._end}) AS ts", "sign")
 
 
 def _normal(own: Lifetimes, layout: Layout) -> DataFrame:
     """The parts of the columns, in a form in which equal values look the same."""
     rows = _sent(own, 0, layout)
     columns = [
-        _partitioning(f"c{place}", type_).alias(f"c{place}")
-        for place, type_ in enumerate(layout.types)
+        f"{equal_form(f'c{place}', type_)} AS c{place}" for place, type_ in enumerate(layout.types)
     ]
-    return rows.select(*columns, *extra_columns(own.scoped))
+    return rows.selectExpr(*columns, *extra_columns(own.scoped))
 
 
 def join(left: Lifetimes, right: Lifetimes, on: Sequence[str]) -> Lifetimes:
     """All pairs that agree on the `on` columns and live at one time."""
     if left.span is not None and right.span is not None:
-        width = BIN_LENGTH * (left.span + right.span)
-        if width <= LONGEST_BIN:
-            return _binned_join(left, right, on, width)
+        bins = Bins.for_reach(left.span + right.span)
+        if bins is not None:
+            return _binned_join(left, right, on, bins)
     left, right = (_without_null_keys(side, on) for side in (left, right))
     layout = keyed_layout([left, right], on)
     keys = [layout.sides[0][place] for place in part_places(left, on)]
@@ -368,24 +395,17 @@ def _shortest(*sides: Lifetimes) -> int | None:
     return min((side.span for side in sides if side.span is not None), default=None)
 
 
-def _binned_join(left: Lifetimes, right: Lifetimes, on: Sequence[str], width: int) -> Lifetimes:
+def _binned_join(left: Lifetimes, right: Lifetimes, on: Sequence[str], bins: Bins) -> Lifetimes:
     """An equi-join on the keys and on bins of time.
 
     A row on the right is in the bin of its start. It can meet a row on the left if it starts at
-    most its own span before that one, and before its end; so a row on the left is in one bin, or
-    in two neighbours. That finds each pair once, and whatever share of the rows one key holds, no
-    bin has more of them than some windows do, and the bins are spread over the tasks.
+    most its own span before that one, and before its end.
     """
     assert right.span is not None
     scoped = left.scoped
-    bits = (width - 1).bit_length()
-    # A shift rounds down, before 1970 too, and cannot overflow.
-    own_bin = f"shiftright(ts, {bits})"
-    first = f"({own_bin} - IF(ts & {2**bits - 1}L < {right.span - 1}L, 1, 0))"
-    # To explode a constant and to drop what is too much is cheaper than to make an array.
-    twice = left.df.selectExpr("*", "explode(array(0, 1)) AS step")
-    twice = twice.where(f"step = 0 OR shiftright(ets - 1, {bits}) > {first}")
-    bins = {"l": f"{first} + step", "r": own_bin}
+    first = bins.first("ts", right.span - 1)
+    twice = looking(left.df, first, bins.own("(ets - 1)"))
+    places = {"l": f"{first} + step", "r": bins.own("ts")}
     ends = {}
     sides = []
     for letter, df, own in (("l", twice, left), ("r", right.df, right)):
@@ -396,42 +416,41 @@ def _binned_join(left: Lifetimes, right: Lifetimes, on: Sequence[str], width: in
         else:
             ends[letter] = f"{letter}ets"
             names.append("ets")
-        keys = [_partitioning(f"c{own.place(n)}", own.fields[own.place(n)].dataType) for n in on]
-        # Of one key, neighbouring bins have different places, so that a pair meets once. Different
-        # keys may share a place; they are told apart when they meet.
-        place = F.hash(F.lit(0), *keys, *_scope(scoped)).bitwiseXOR(
-            F.expr(f"CAST(({bins[letter]}) & {2**31 - 1}L AS int)")
-        )
-        columns = [F.expr(f"{name} AS {letter}{name}") for name in names]
-        sides.append(df.select(*columns, place.alias(f"{letter}place")))
-    pairs = [(f"c{left.place(n)}", f"c{right.place(n)}") for n in on]
-    pairs += [(name, name) for name in _scope(scoped)]
-    # Written as two comparisons, an equality is no further key of the join: Spark sorts by one
-    # number several times as fast as by more.
-    same = [f"l{mine} >= r{theirs} AND l{mine} <= r{theirs}" for mine, theirs in pairs]
-    met = " AND ".join(["lplace = rplace", *same, f"lts < {ends['r']}", f"rts < {ends['l']}"])
-    shared = [
-        _partitioning(f"lc{left.place(name)}", left.fields[left.place(name)].dataType)
-        for name in on
-    ]
+        columns = [f"{name} AS {letter}{name}" for name in names]
+        met_at = place([*_key_forms(own, on), *_scope(scoped)], places[letter])
+        sides.append(df.selectExpr(*columns, f"{met_at} AS {letter}place"))
+    pairs = [(f"lc{left.place(n)}", f"rc{right.place(n)}") for n in on]
+    pairs += [(f"l{name}", f"r{name}") for name in _scope(scoped)]
+    alive = [f"lts < {ends['r']}", f"rts < {ends['l']}"]
+    met = " AND ".join(["lplace = rplace", *same(pairs), *alive])
     rest = [
-        F.col(f"{letter}c{at}")
+        f"{letter}c{at}"
         for letter, own in (("l", left), ("r", right))
         for at, field in enumerate(own.fields)
         if field.name not in on
     ]
-    made = [column.alias(f"c{at}") for at, column in enumerate([*shared, *rest])]
-    times = [F.expr("greatest(lts, rts) AS ts")]
-    times += [F.expr(f"least({ends['l']}, {ends['r']}) AS ets")]
-    scope = [F.col("lscope").alias("scope")] if scoped else []
+    times = ["greatest(lts, rts) AS ts", f"least({ends['l']}, {ends['r']}) AS ets"]
+    scope = ["lscope AS scope"] if scoped else []
     return Lifetimes(
-        sides[0].join(sides[1], F.expr(met)).select(*made, *times, *scope),
+        sides[0]
+        .join(sides[1], F.expr(met))
+        .selectExpr(*_in_places([*_key_forms(left, on, "l"), *rest]), *times, *scope),
         joined_fields([left, right], on),
         scoped,
         left.births + right.births,
         _shortest(left, right),
-        how=f"Spark SQL: equal keys in bins of {2**bits} us, then lives that overlap",
+        how=f"Spark SQL: equal keys in bins of {bins.length} us, then lives that overlap",
     )
+
+
+def _key_forms(own: Lifetimes, on: Sequence[str], letter: str = "") -> list[str]:
+    """The columns of a join, in a form in which equal values look the same, in SQL."""
+    places = [own.place(name) for name in on]
+    return [equal_form(f"{letter}c{at}", own.fields[at].dataType) for at in places]
+
+
+def _in_places(columns: Sequence[str]) -> list[str]:
+    return [f"{column} AS c{at}" for at, column in enumerate(columns)]
 
 
 def window_join(
@@ -441,6 +460,9 @@ def window_join(
     directed: bool,
 ) -> Lifetimes:
     """Combinations whose times are close enough, pair by pair."""
+    centre = _centre(inputs, within, directed)
+    if centre is not None:
+        return _binned_window_join(inputs, within, on, directed, centre)
     own = [_without_null_keys(each, on) for each in inputs.values()]
     layout = keyed_layout(own, on)
     keys = [layout.sides[0][place] for place in part_places(own[0], on)]
@@ -453,6 +475,113 @@ def window_join(
         directed,
     )
     return _stage(own, layout, query, keys, joined_fields(own, on))
+
+
+@dataclass(frozen=True)
+class _Centre:
+    """The input of a window join whose bins all others are put into."""
+
+    alias: str
+    bins: Bins
+    others: Mapping[str, tuple[int, int]]
+    """The others in the order of joining: how far back and ahead of each the centre can be."""
+
+
+def _centre(
+    inputs: Mapping[str, Lifetimes], within: Sequence[Within], directed: bool
+) -> _Centre | None:
+    """The input that is nearest to all others; None if windows leave one out of reach."""
+    sources = tuple((alias, virtual_source(at, ())) for at, alias in enumerate(inputs))
+    reach = reaches(WindowJoin(sources, tuple(within), directed=directed))
+    aliases = list(inputs)
+    found: list[tuple[int, int, dict[str, tuple[int, int]]]] = []
+    for at in range(len(aliases)):
+        others = {
+            aliases[other]: (back, ahead)
+            for other in range(len(aliases))
+            if other != at
+            and (back := reach[at][other]) is not None
+            and (ahead := reach[other][at]) is not None
+        }
+        if len(others) == len(aliases) - 1:
+            found.append((max(map(sum, others.values())), at, others))
+    if not found:
+        return None
+    longest, at, others = min(found, key=lambda each: each[:2])
+    bins = Bins.for_reach(longest)
+    if bins is None:
+        return None
+    nearest_first = dict(sorted(others.items(), key=lambda item: sum(item[1])))
+    return _Centre(aliases[at], bins, nearest_first)
+
+
+def _binned_window_join(
+    inputs: Mapping[str, Lifetimes],
+    within: Sequence[Within],
+    on: Sequence[str],
+    directed: bool,
+    centre: _Centre,
+) -> Lifetimes:
+    """Equi-joins on the keys and on the bin of the centre's row, then the windows of the pairs.
+
+    A combination has one row of the centre, and so is found once. As all joins are on one number,
+    each input is shuffled and sorted once.
+    """
+    letter = {alias: f"i{at}" for at, alias in enumerate(inputs)}
+    scoped = inputs[centre.alias].scoped
+
+    def placed(alias: str, df: DataFrame, bin_: str) -> DataFrame:
+        names = [*columns_of(len(inputs[alias].fields)), "ts", *_scope(scoped)]
+        here = place([*_key_forms(inputs[alias], on), *_scope(scoped)], bin_)
+        columns = [f"{name} AS {letter[alias]}{name}" for name in names]
+        return df.selectExpr(*columns, f"{here} AS {letter[alias]}place")
+
+    def keys(alias: str) -> list[str]:
+        places = [f"{letter[alias]}c{inputs[alias].place(name)}" for name in on]
+        return [*places, *(f"{letter[alias]}{name}" for name in _scope(scoped))]
+
+    def time(alias: str) -> str:
+        return f"{letter[alias]}ts"
+
+    found = placed(centre.alias, inputs[centre.alias].df, centre.bins.own("ts"))
+    seen = {centre.alias}
+    for alias, (back, ahead) in centre.others.items():
+        first = centre.bins.first("ts", back)
+        looks = looking(inputs[alias].df, first, centre.bins.last("ts", ahead))
+        seen.add(alias)
+        near = [
+            bound
+            for pair in within
+            if alias in (pair.first, pair.second) and {pair.first, pair.second} <= seen
+            for bound in _near(time(pair.first), time(pair.second), pair, directed)
+        ]
+        met = [f"{letter[centre.alias]}place = {letter[alias]}place"]
+        met += same(list(zip(keys(centre.alias), keys(alias), strict=True)))
+        more = placed(alias, looks, f"{first} + step")
+        found = found.join(more, F.expr(" AND ".join([*met, *near])))
+    shared = _key_forms(next(iter(inputs.values())), on, "i0")
+    rest = [
+        f"{letter[alias]}c{at}"
+        for alias, own in inputs.items()
+        for at, field in enumerate(own.fields)
+        if field.name not in on
+    ]
+    newest = f"greatest({', '.join(map(time, inputs))}) AS ts"
+    scope = ["i0scope AS scope"] if scoped else []
+    return Lifetimes(
+        found.selectExpr(*_in_places([*shared, *rest]), newest, f"{NEVER}L AS ets", *scope),
+        joined_fields(list(inputs.values()), on),
+        scoped,
+        tuple(each for own in inputs.values() for each in own.births),
+        how=f"Spark SQL: equal keys in bins of {centre.bins.length} us around "
+        f"{centre.alias}, then times that are near",
+    )
+
+
+def _near(first: str, second: str, pair: Within, directed: bool) -> list[str]:
+    """That two times keep to the window of their inputs, in SQL; nothing overflows."""
+    upper = f"{second} <= {expiry(first, pair.length)}"
+    return [upper, f"{first} <= {second if directed else expiry(second, pair.length)}"]
 
 
 def group_by(
@@ -519,7 +648,7 @@ def _without_null_keys(own: Lifetimes, on: Sequence[str]) -> Lifetimes:
     df = own.df
     for name in on:
         df = df.where(F.col(f"c{own.place(name)}").isNotNull())
-    return replace(own, df=df)
+    return replace(own, df=df, entries=None)
 
 
 def part_places(own: HasFields, names: Sequence[str]) -> list[int]:

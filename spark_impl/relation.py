@@ -135,6 +135,7 @@ def window_join(
     within: Mapping[tuple[str, str], str | int | datetime.timedelta],
     directed: bool = False,
     algorithm: str = "auto",
+    null_ts: str = "error",
     late: str = "drop",
     delay: str | int | datetime.timedelta | None = None,
     scope: str | None = None,
@@ -142,8 +143,8 @@ def window_join(
     """Join streams whose times must be close, pair by pair.
 
     `within={("a", "b"): "5 s"}` keeps pairs at most 5 seconds apart; with `directed=True`, `b`
-    comes with or after `a`. Pairs that are not named are not constrained. `late` and `delay` are
-    those of `windowed`.
+    comes with or after `a`. Pairs that are not named are not constrained. `null_ts`, `late` and
+    `delay` are those of `windowed`.
 
     >>> from spark_impl import window_join
     >>> seen = spark.createDataFrame([(1, 7, "in"), (9, 7, "out")], "ts bigint, car int, a string")
@@ -163,12 +164,13 @@ def window_join(
         raise QueryError("window_join: give at least two inputs, as {'a': df, 'b': df}")
     _check_kinds(inputs)
     pairs = _pairs(within, inputs)
+    _check_choice("null_ts", null_ts, NULL_TS, "window_join")
     _check_choice("late", late, LATE, "window_join")
     leaves = {}
     for name, df in inputs.items():
         what = f"window_join, input {name!r}"
         leaves[name] = Events.of(
-            df, ts, Unbounded(), scope, False, what, late, _delay(df, delay, what)
+            df, ts, Unbounded(), scope, null_ts == "drop", what, late, _delay(df, delay, what)
         )
     relations = {name: _leaf(events, ts) for name, events in leaves.items()}
     first, *others = relations.values()
@@ -526,15 +528,16 @@ class Relation:
         own = self._whole
         if isinstance(own, Flow):
             rows = flow.output(own, "changelog", buckets, trace)
-            times = {"ts": self._clock.to_user(F.col("ts")), "sign": F.col("sign")}
-            return self._shown(rows, times)
+            return self._shown(rows, {"ts": self._clock.to_user("ts"), "sign": "sign"})
+        if own.entries is not None:
+            return self._shown(own.entries, {"ts": self._clock.to_user("ts"), "sign": "sign"})
         scope = ["scope"] if own.scoped else []
         # To explode a constant costs next to nothing; a row of its own for each time would not.
         rows = own.df.selectExpr(
             *columns_of(len(own.fields)), *scope, "ts", "ets", "explode(array(1, -1)) AS sign"
         ).where(f"sign = 1 OR ets < {NEVER}L")
-        time = self._clock.to_user(F.expr("IF(sign = 1, ts, ets)"))
-        return self._shown(rows, {"ts": time, "sign": F.col("sign")})
+        time = self._clock.to_user("IF(sign = 1, ts, ets)")
+        return self._shown(rows, {"ts": time, "sign": "sign"})
 
     def append(self, *, buckets: int = DEFAULT_BUCKETS, trace: str | None = None) -> DataFrame:
         """Of a join: each row once, with `ts` and `ets` (NULL for rows that never expire).
@@ -561,8 +564,8 @@ class Relation:
                 "append: only joins of windows, selections and unions have an append-only output; "
                 "use changelog()"
             )
-        ends = F.when(F.col("ets") < lifetimes.never(), self._clock.to_user(F.col("ets")))
-        times = {"ts": self._clock.to_user(F.col("ts")), "ets": ends}
+        ends = f"IF(ets < {NEVER}L, {self._clock.to_user('ets')}, NULL)"
+        times = {"ts": self._clock.to_user("ts"), "ets": ends}
         own = self._whole
         df = flow.output(own, "append", buckets, trace) if isinstance(own, Flow) else own.df
         return self._shown(df, times)
@@ -655,15 +658,15 @@ class Relation:
     def _built(self, at: SparkColumn | None) -> Own:
         return self._whole if at is None else self._build(at)
 
-    def _shown(self, df: DataFrame, extra: Mapping[str, SparkColumn]) -> DataFrame:
+    def _shown(self, df: DataFrame, extra: Mapping[str, str]) -> DataFrame:
         """The user's names again; ours step aside where they clash."""
         own = self._whole
-        scope = {"scope": F.col("scope")} if own.scoped else {}
-        more = {**scope, **extra}
+        more = {**({"scope": "scope"} if own.scoped else {}), **extra}
         taken = {name.lower() for name in own.names}
-        names = [_unused(name, taken) for name in more]
-        chosen = df.select(*columns_of(len(own.fields)), *more.values())
-        return chosen.toDF(*own.names, *names)
+        made = dict(zip(columns_of(len(own.fields)), own.names, strict=True))
+        chosen = [f"{place} AS {_quoted(name)}" for place, name in made.items()]
+        chosen += [f"{text} AS {_quoted(_unused(name, taken))}" for name, text in more.items()]
+        return df.selectExpr(*chosen)
 
     # --- checks -----------------------------------------------------------------------------------
 
@@ -990,6 +993,10 @@ def _unused(name: str, taken: set[str]) -> str:
         name = "_" + name
     taken.add(name.lower())
     return name
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _indented(text: str) -> str:

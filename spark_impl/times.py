@@ -39,20 +39,24 @@ class Clock:
             return str(self.type.simpleString())
         return "whole number"
 
-    def to_ticks(self, column: SparkColumn) -> SparkColumn:
-        if isinstance(self.type, T.TimestampNTZType):
-            return _ticks_without_zone(column)
-        if isinstance(self.type, T.TimestampType):
-            return F.unix_micros(column)
-        return column.cast("bigint")
+    # Both are SQL text: it goes to Spark in one call, each part of a Column in one of its own.
 
-    def to_user(self, column: SparkColumn) -> SparkColumn:
+    def to_ticks(self, time: str) -> str:
+        """The ticks of a user's time."""
         if isinstance(self.type, T.TimestampNTZType):
-            start = F.expr("TIMESTAMP_NTZ '1970-01-01 00:00:00'")
-            return F.timestamp_add("MICROSECOND", column, start)
+            return _ticks_without_zone(time)
         if isinstance(self.type, T.TimestampType):
-            return F.timestamp_micros(column)
-        return column
+            return f"unix_micros({time})"
+        return time if isinstance(self.type, T.LongType) else f"CAST({time} AS bigint)"
+
+    def to_user(self, ticks: str) -> str:
+        """The user's kind of time from ticks."""
+        if isinstance(self.type, T.TimestampNTZType):
+            start = "TIMESTAMP_NTZ '1970-01-01 00:00:00'"
+            return f"timestampadd(MICROSECOND, {ticks}, {start})"
+        if isinstance(self.type, T.TimestampType):
+            return f"timestamp_micros({ticks})"
+        return ticks
 
     def instant(self, given: int | datetime.datetime | str) -> SparkColumn:
         """An instant in ticks. Times without a zone are read as Spark reads them."""
@@ -83,15 +87,12 @@ class Clock:
         return F.lit((given - _EPOCH) // _TICK).cast("bigint")
 
 
-def _ticks_without_zone(column: SparkColumn) -> SparkColumn:
+def _ticks_without_zone(time: str) -> str:
     """Microseconds from 1970, by the calendar alone.
 
-    `timestamp_diff` would go through the zone of the session, where a summer time skips an hour.
+    `timestampdiff` would go through the zone of the session, where a summer time skips an hour.
     """
-    micros = F.extract(F.lit("SECOND"), column) * F.lit(1_000_000).cast("decimal(7,0)")
-    minutes = F.hour(column) * F.lit(60) + F.minute(column)
-    return (
-        F.unix_date(column.cast("date")) * F.lit(86_400_000_000)
-        + minutes.cast("bigint") * F.lit(60_000_000)
-        + micros.cast("bigint")
-    )
+    micros = f"CAST(extract(SECOND FROM {time}) * CAST(1000000 AS decimal(7,0)) AS bigint)"
+    minutes = f"CAST(hour({time}) * 60 + minute({time}) AS bigint)"
+    days = f"unix_date(CAST({time} AS date))"
+    return f"({days} * 86400000000L + {minutes} * 60000000L + {micros})"

@@ -1,0 +1,76 @@
+"""Bins of time, by which Spark's own equi-join finds the rows that are near each other.
+
+A row that is looked for is in one bin, a row that looks for others in one or in two neighbours, as
+far as it can see. So each pair is found once, and whatever share of the rows one key holds, no bin
+has more of them than some windows do, and the bins are spread over the tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+LENGTH = 4
+"""The length of a bin, in the longest stretch of time that one row can see. In shorter bins more
+rows stand twice, in longer ones more pairs are looked at that are not near each other."""
+LONGEST = 2**60
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Bins of 2**bits ticks."""
+
+    bits: int
+
+    @classmethod
+    def for_reach(cls, reach: int) -> Bins | None:
+        """Bins for rows that see stretches of time of at most this length; None if too long."""
+        length = LENGTH * max(reach, 1)
+        return cls((length - 1).bit_length()) if length <= LONGEST else None
+
+    @property
+    def length(self) -> int:
+        return 1 << self.bits
+
+    def own(self, ts: str) -> str:
+        """The bin of a time, in SQL."""
+        # A shift rounds down, before 1970 too, and cannot overflow.
+        return f"shiftright({ts}, {self.bits})"
+
+    def _into(self, ts: str) -> str:
+        """How far into its bin a time is."""
+        return f"({ts} & {self.length - 1}L)"
+
+    def first(self, ts: str, back: int) -> str:
+        """The bin of the time `back` ticks before; written so that nothing overflows."""
+        return f"({self.own(ts)} - IF({self._into(ts)} < {back}L, 1, 0))"
+
+    def last(self, ts: str, ahead: int) -> str:
+        """The bin of the time `ahead` ticks later."""
+        return f"({self.own(ts)} + IF({self._into(ts)} >= {self.length - ahead}L, 1, 0))"
+
+
+def looking(df: DataFrame, first: str, last: str) -> DataFrame:
+    """Each row once for its first bin, and again (`step` 1) if its last bin is the next one."""
+    # To explode a constant and to drop what is too much is cheaper than to make an array.
+    return df.selectExpr("*", "explode(array(0, 1)) AS step").where(f"step = 0 OR {last} > {first}")
+
+
+def place(keys: Iterable[str], bin_: str) -> str:
+    """One short number for a key and a bin, in SQL.
+
+    Of one key, neighbouring bins have different places, so that a pair meets once. Different keys
+    may share a place; `same` tells them apart when they meet.
+    """
+    return f"hash({', '.join(['0', *keys])}) ^ CAST(({bin_}) & {2**31 - 1}L AS int)"
+
+
+def same(pairs: Sequence[tuple[str, str]]) -> list[str]:
+    """That two rows have the same key, in SQL; NULL is the same as nothing.
+
+    Written as two comparisons, an equality is no further key of the join: Spark sorts by one number
+    several times as fast as by more.
+    """
+    return [f"{mine} >= {theirs} AND {mine} <= {theirs}" for mine, theirs in pairs]
