@@ -48,6 +48,11 @@ SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
+    # Checkpoints are in a temporary folder of this machine.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing"
+        ".FileSystemBasedCheckpointFileManager"
+    ),
     # Small state, and many queries: one task for each stage.
     "spark.sql.shuffle.partitions": "1",
     # A micro-batch is a step of the cases. Without data there is none.

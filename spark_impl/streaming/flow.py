@@ -46,6 +46,10 @@ from spark_impl.streaming.wire import PACKED, Packer, Unpacker
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+FILES = "spark.sql.streaming.checkpointFileManagerClass"
+PLAIN_FILES = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
 POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 
 LONG = T.LongType()
@@ -402,11 +406,15 @@ def _windows(own: Flow, branch: Branch) -> Flow:
     return _stage([alone], layout, layout_leaves(layout)[0], [every], own.fields, "window")
 
 
-def use_rocksdb(spark: SparkSession) -> None:
+def use_rocksdb(spark: SparkSession, *, local_checkpoints: bool = False) -> None:
     """Keep the state of this session's streaming queries in RocksDB, written as changes.
 
     These are plain settings of Spark's, set for the session: the state store's provider, and that a
     checkpoint gets what has changed, and not whole files of the database.
+
+    With `local_checkpoints`, which is for checkpoints on the disk of one machine, Spark writes them
+    with Hadoop's older interface to files. The newer one, Spark's default, starts a process for
+    each file there, and an almost empty micro-batch takes half as long again.
 
     >>> session = spark.newSession()
     >>> use_rocksdb(session)
@@ -415,6 +423,8 @@ def use_rocksdb(spark: SparkSession) -> None:
     """
     spark.conf.set(PROVIDER, ROCKSDB)
     spark.conf.set("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
+    if local_checkpoints:
+        spark.conf.set(FILES, PLAIN_FILES)
 
 
 def _check_settings(session: SparkSession) -> None:

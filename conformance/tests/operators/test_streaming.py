@@ -27,7 +27,7 @@ Entries = Counter[tuple[Any, ...]]
 @pytest.fixture
 def session(spark: SparkSession) -> SparkSession:
     own = spark.newSession()
-    use_rocksdb(own)
+    use_rocksdb(own, local_checkpoints=True)
     own.conf.set("spark.sql.shuffle.partitions", "2")
     return own
 
