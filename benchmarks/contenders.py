@@ -351,7 +351,7 @@ def contests() -> list[Contest]:
             _our_groups("b", middle="median v"),
             {"RANGE": _range_frames({"middle": "percentile(x, 0.5)"}, "middle IS NOT NULL")},
             range_frames=True,
-            share=10,
+            share=4,
         ),
         Contest("rows window", ("g", "v"), _our_rows, {"lead": _rows}),
         Contest(

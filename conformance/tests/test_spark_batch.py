@@ -12,6 +12,7 @@ import fixtures
 from conformance.check import check, check_cases
 from conformance.report import Report
 from conformance.spark_engines import SparkBatch, local_session
+from reference.query import OPERATORS
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -34,6 +35,9 @@ SETTINGS: dict[str, tuple[dict[str, str], tuple[str, ...], int]] = {
     "1 partition": ({PARTITIONS: "1"}, ("union", "minus", "window_join"), 180),
     "200 partitions": ({PARTITIONS: "200"}, ("union", "minus", "window_join"), 180),
 }
+
+SOAK_CASES, SOAK_PER_QUERY = 3_000, 100
+"""Of each setting, in `tox -e soak`."""
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +71,17 @@ def test_the_operators_conform(session: SparkSession, name: str) -> None:
     assert report.levels["final"].checked == cases
     for operator in operators:
         assert report.vacuity[operator]["cases with answers"] > 0
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", SETTINGS)
+def test_all_operators_conform_at_length(session: SparkSession, name: str) -> None:
+    seed = 3_000 + list(SETTINGS).index(name)
+    with configured(session, SETTINGS[name][0]) as adapter:
+        report = check(adapter, cases=SOAK_CASES, seed=seed, per_query=SOAK_PER_QUERY)
+    refuse_violations(report)
+    assert report.levels["final"].checked == SOAK_CASES
+    assert set(report.operators) == set(OPERATORS)
 
 
 def test_many_partitions_that_are_not_put_together_again(session: SparkSession) -> None:
