@@ -265,14 +265,17 @@ def _mutants(
 @app.command("adapters", short_help="List what can be checked by name.")
 def _adapters() -> None:
     """List the adapters that can be checked by name, and the class behind each."""
-    from conformance.adapters import adapter_names
+    from conformance.adapters import WITH_ALGORITHMS, adapter_names
+    from conformance.algorithms import algorithm_names
 
     found = adapter_names()
+    found |= {f"{each}:NAME": "by an algorithm: see below" for each in WITH_ALGORITHMS}
     width = max(map(len, found))
     for name, target in found.items():
         typer.echo(f"{name:<{width}}  {target}")
     typer.echo(f"{'python:M:C':<{width}}  class C of module M, which you write")
     typer.echo(f"{'stdio:CMD':<{width}}  a program in any language, which CMD starts")
+    typer.echo(f"\nThe papers' algorithms, for NAME: {', '.join(algorithm_names())}")
 
 
 @app.command("fixtures", short_help="List the cases that come with Tickproof.")

@@ -35,6 +35,7 @@ from reference.windows import Rows, Unbounded
 from spark_impl.frame import Delta, Frame, empty_columns
 from spark_impl.horizon import Horizon
 from spark_impl.kernels.sweep import distinct_copies, intersect_copies, minus_copies
+from spark_impl.operators.algorithmic import Prepared
 from spark_impl.operators.base import HeldRows, Operator, State
 from spark_impl.operators.distinct_on import DistinctOnOperator
 from spark_impl.operators.group_by import GroupByOperator
@@ -65,6 +66,9 @@ PlanState = tuple[State, ...]
 
 class Plan:
     """The operators of a query, children before parents; the last one makes the output."""
+
+    algorithm: Prepared | None = None
+    """Of a plan of one operator: what carries it out in place of its kernel."""
 
     def __init__(self, query: Query, output: str = "changelog", multiplexed: bool = False) -> None:
         if output == "append" and not appendable(query):
@@ -131,8 +135,19 @@ class Plan:
     def _add(self, query: Query) -> int:
         """Add a query's operators; a part that occurs twice runs once."""
         if query not in self._numbers:
-            self._numbers[query] = self._build(query)
+            by_algorithm = self.algorithm is not None and query == self.query
+            build = self._by_algorithm if by_algorithm else self._build
+            self._numbers[query] = build(query)
         return self._numbers[query]
+
+    def _by_algorithm(self, query: Query) -> int:
+        assert self.algorithm is not None
+        below: Sequence[Query] = query.children
+        if isinstance(query, WindowJoin):
+            below = [Windowed(source, Unbounded()) for _, source in query.inputs]
+        children = [self._add(each) for each in below]
+        made = self.algorithm.operator(query, [*map(self._operator, children)])
+        return self._append(made, children)
 
     def _append(self, operator: Operator, inputs: Sequence[int], stream: str | None = None) -> int:
         self.nodes.append(Node(operator, tuple(inputs), stream))
