@@ -6,7 +6,7 @@
 | `in-process` | this project's operators, without Spark |
 | `spark-batch` | this project's operators on Spark DataFrames |
 | `spark-streaming` | the same on streaming DataFrames |
-| `spark-batch:mw`, `spark-streaming:mw` | the same by one of the papers' algorithms |
+| `in-process:mw`, `spark-batch:mw`, ... | the same, by one of the papers' algorithms |
 | `python:package.module:Class` | your adapter, in Python |
 | `stdio:COMMAND` | your engine in any language, behind a pipe |
 | any other | an entry point of the group `tickproof.adapters` |
@@ -64,7 +64,7 @@ BUILT_IN: dict[str, str] = {
 }
 
 
-WITH_ALGORITHMS = ("spark-batch", "spark-streaming")
+WITH_ALGORITHMS = ("in-process", "spark-batch", "spark-streaming")
 """The engines that can be asked for one of the papers' algorithms."""
 
 

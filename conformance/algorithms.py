@@ -1,4 +1,4 @@
-"""The papers' algorithms behind the Spark operators, one adapter for each: `spark-batch:mw`.
+"""The papers' algorithms behind the operators, one adapter for each: `spark-batch:mw`.
 
 An algorithm carries out some operators in some situations. Its adapter claims those, so that it is
 given queries in which it has something to do; wherever it can do nothing, the columnar step
@@ -26,6 +26,8 @@ from reference.query import (
 from reference.windows import Rows, Unbounded, Window
 from spark_impl.algorithms.bounds import Constraint
 from spark_impl.algorithms.catalogue import Entry, Situation, entry, names
+from spark_impl.operators.algorithmic import Prepared
+from spark_impl.plan import By
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +72,20 @@ class Use:
             return False
         if self.streaming and self.is_late and node is not _without_rewriting(top):
             return False
-        return self.entry.refusal(_situation(node), self.options(node)) is None
+        return self.entry.refusal(situation_of(node), self.options(node)) is None
+
+    def by(self, top: Query) -> By:
+        """What carries out each operator of a query."""
+
+        def prepared(node: Query) -> Prepared | None:
+            if not self.applies(node, top):
+                return None
+            windows = tuple(w for w in situation_of(node).windows if w is not None)
+            complete = isinstance(node, WindowJoin) or len(windows) == len(node.children)
+            options = tuple(sorted(self.options(node).items()))
+            return Prepared(self.name, options, windows if complete else ())
+
+        return prepared
 
     def algorithm(self, node: Query, top: Query, length: Callable[[int], int]) -> Algorithm | None:
         """What to ask a public operator for."""
@@ -88,7 +103,8 @@ def _without_rewriting(query: Query) -> Query:
     return _without_rewriting(query.input) if isinstance(query, Select | Project) else query
 
 
-def _situation(node: Query) -> Situation:
+def situation_of(node: Query) -> Situation:
+    """What an operator of the algebra asks for."""
     windows = tuple(_window(child) for child in node.children)
     if isinstance(node, WindowJoin):
         place = {alias: at for at, (alias, _) in enumerate(node.inputs)}

@@ -124,6 +124,9 @@ class _StagePlan(Plan):
         self.root = root = self._add(query)
         self.nodes.append(Node(AppendOperator(self.nodes[root].operator), (root,)))
 
+    def _algorithm(self, query: Query) -> Prepared | None:
+        return self.algorithm if query == self.query else None
+
     def _build(self, query: Query) -> int:
         if isinstance(query, Windowed) and isinstance(query.window, Unbounded):
             operator = InputOperator(self.stream_schema(query.source), self.lead)

@@ -81,6 +81,8 @@ class Prepared:
     @property
     def in_one_place(self) -> bool:
         """Whether rows of different keys must meet: to be counted, or because room is shared."""
+        if catalogue.entry(self.name).make is None:
+            return False
         given = dict(self.options)
         limited = "shares" in given or "memory" in given
         return limited or any(isinstance(window, Rows) for window in self.windows)
@@ -232,6 +234,8 @@ class _JoinOperator(AlgorithmOperator):
         self.on = tuple(tuple(own.index(name) for name in query.on) for own in names)
         windows = prepared.windows or tuple(Unbounded() for _ in children)
         self.situation = Situation("join", windows, len(query.on), _constraints(query))
+        # By time alone, the end of a combination is known when it begins.
+        self.retracts = self.situation.counts
         self.orders = [
             order_columns(window, own) for window, own in zip(windows, names, strict=True)
         ]

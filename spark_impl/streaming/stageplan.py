@@ -118,6 +118,9 @@ class StreamPlan(Plan):
         """What the algorithm has done so far; nothing if there is none."""
         return self.top.work(state[self.root]) if isinstance(self.top, AlgorithmOperator) else {}
 
+    def _algorithm(self, query: Query) -> Prepared | None:
+        return self.algorithm if query == self.query else None
+
     def _build(self, query: Query) -> int:
         if not isinstance(query, Windowed) or not isinstance(query.window, Unbounded):
             return super()._build(query)
