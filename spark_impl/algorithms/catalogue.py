@@ -6,7 +6,7 @@ it serves, in which situations, and makes the algorithm itself; nothing here kno
 >>> [entry.name for entry in entries_for("window_join")][:3]
 ['nlw', 'hw', 'mw']
 >>> entry("hhj").refusal(Situation("join", (Range(5), Rows(3)), keys=1), {})
-'windows go by time here, not Rows(3)'
+'windows go by time here, not by a number of rows'
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Entry:
             if window is None:
                 return "its inputs are windows of streams, with where() and select() at most"
             if isinstance(window, Rows) and not self.count_based:
-                return f"windows go by time here, not {window}"
+                return "windows go by time here, not by a number of rows"
             if isinstance(window, Rows) and window.partition_by:
                 return "count-based windows must not have partitions"
         return None
