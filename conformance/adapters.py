@@ -6,6 +6,7 @@
 | `in-process` | this project's operators, without Spark |
 | `spark-batch` | this project's operators on Spark DataFrames |
 | `spark-streaming` | the same on streaming DataFrames |
+| `in-process:mw`, `spark-batch:mw`, ... | the same, by one of the papers' algorithms |
 | `python:package.module:Class` | your adapter, in Python |
 | `stdio:COMMAND` | your engine in any language, behind a pipe |
 | any other | an entry point of the group `tickproof.adapters` |
@@ -63,6 +64,10 @@ BUILT_IN: dict[str, str] = {
 }
 
 
+WITH_ALGORITHMS = ("in-process", "spark-batch", "spark-streaming")
+"""The engines that can be asked for one of the papers' algorithms."""
+
+
 def adapter_names() -> dict[str, str]:
     """Every adapter that a plain name can open, and the class behind it."""
     found = dict(BUILT_IN)
@@ -77,6 +82,9 @@ def open_adapter(name: str) -> Adapter:
     if name.startswith("stdio:"):
         return StdioAdapter(name.removeprefix("stdio:"))
     known = adapter_names()
+    engine, _, algorithm = name.partition(":")
+    if algorithm and engine in WITH_ALGORITHMS:
+        return _by_algorithm(engine, algorithm)
     if name not in known:
         listed = ", ".join(known)
         raise AdapterError(
@@ -84,6 +92,17 @@ def open_adapter(name: str) -> Adapter:
             "or stdio:COMMAND"
         )
     return _load(known[name], name)()
+
+
+def _by_algorithm(engine: str, algorithm: str) -> Adapter:
+    from conformance.algorithms import algorithm_names
+
+    if algorithm not in algorithm_names():
+        raise AdapterError(
+            f"{engine} has no algorithm {algorithm!r}; use one of {', '.join(algorithm_names())}"
+        )
+    made: Callable[..., Adapter] = _load(BUILT_IN[engine], engine)
+    return made(algorithm=algorithm)
 
 
 def _load(target: str, name: str) -> Callable[[], Adapter]:

@@ -29,6 +29,7 @@ Examples:
   tickproof check "stdio:./my-engine"          judge yours, in any language
   tickproof smoke "stdio:./my-engine"          is it the adapter, or the engine?
   tickproof mutants                            does the suite find what is wrong?
+  tickproof bench seeds                        do the papers' experiments come out again?
   tickproof fixtures                           the cases that come with Tickproof
   tickproof explain 004-figure-6-minus         one of them, drawn in the terminal
   tickproof explain my-case.json --at 8        what is live at 8, and the answer there
@@ -262,17 +263,51 @@ def _mutants(
     return CONFORMS if run_hunt(wish, console_for(sys.stdout)) else DOES_NOT_CONFORM
 
 
+@app.command("bench", short_help="Run the papers' experiments again, and compare.")
+def _bench(
+    name: Annotated[str, typer.Argument(metavar="seeds", help="The papers' experiments.")],
+    only: Annotated[
+        str, typer.Option(metavar="A,B,...", help="Only these papers or experiments.")
+    ] = "",
+    html: Annotated[Path, typer.Option(metavar="FILE", help="Write the page to this file.")] = Path(
+        "seeds.html"
+    ),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Seconds in place of minutes; too short to compare.")
+    ] = False,
+) -> None:
+    r"""Run the experiments of the five papers again, and write a page that compares them.
+
+    The page has a plot for each figure, what the paper found, what this run found, and whether the
+    two agree. Work is counted, not timed. It takes minutes, on one core.
+
+    \b
+    Examples:
+      tickproof bench seeds
+      tickproof bench seeds --only 002,003-table-8 --html joins.html
+    """
+    from conformance.bench.seeds import run_seeds
+    from conformance.terminal import console_for
+
+    if name != "seeds":
+        raise typer.BadParameter(f"there is no benchmark {name!r}; use seeds")
+    run_seeds(_listed(only), html, quick, console_for(sys.stdout))
+
+
 @app.command("adapters", short_help="List what can be checked by name.")
 def _adapters() -> None:
     """List the adapters that can be checked by name, and the class behind each."""
-    from conformance.adapters import adapter_names
+    from conformance.adapters import WITH_ALGORITHMS, adapter_names
+    from conformance.algorithms import algorithm_names
 
     found = adapter_names()
+    found |= {f"{each}:NAME": "by an algorithm: see below" for each in WITH_ALGORITHMS}
     width = max(map(len, found))
     for name, target in found.items():
         typer.echo(f"{name:<{width}}  {target}")
     typer.echo(f"{'python:M:C':<{width}}  class C of module M, which you write")
     typer.echo(f"{'stdio:CMD':<{width}}  a program in any language, which CMD starts")
+    typer.echo(f"\nThe papers' algorithms, for NAME: {', '.join(algorithm_names())}")
 
 
 @app.command("fixtures", short_help="List the cases that come with Tickproof.")

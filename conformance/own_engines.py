@@ -9,6 +9,8 @@ from itertools import groupby
 import pyarrow as pa
 
 from conformance.adapter import Claims
+from conformance.algorithms import Use
+from conformance.algorithms import claims as algorithm_claims
 from conformance.run import Failure, Run, StepReport
 from conformance.versions import installed_version
 from reference.case import AppendRow, Case, Change
@@ -23,21 +25,32 @@ class InProcess:
     """The step functions, driven without Spark."""
 
     name = "in-process"
-    claims = Claims()
+    claims: Claims = Claims()
+
+    def __init__(self, algorithm: str | None = None) -> None:
+        self.use = None if algorithm is None else Use(algorithm, streaming=True)
+        if self.use is not None:
+            self.name = f"{self.name}:{algorithm}"
+            self.claims = algorithm_claims(self.use, self.claims.levels)
 
     def run(self, cases: Sequence[Case]) -> Iterator[Run | Failure]:
         for _, group in groupby(cases, key=lambda case: (case.query, case.output)):
             yield from self._together(list(group))
 
     def _together(self, cases: Sequence[Case]) -> Iterator[Run]:
-        plain = run_cases([replace(case, restarts=()) for case in cases])
-        again = run_cases(cases) if any(case.restarts for case in cases) else plain
+        plain = self._steps([replace(case, restarts=()) for case in cases])
+        again = self._steps(cases) if any(case.restarts for case in cases) else plain
         for case, steps, restarted in zip(cases, plain, again, strict=True):
             after = (Run(_reports(restarted)),) if case.restarts else ()
             yield Run(_reports(steps), "element", after)
 
+    def _steps(self, cases: Sequence[Case]) -> list[list[StepResult]]:
+        if self.use is None:
+            return run_cases(cases)
+        return run_cases(cases, held=False, by=self.use.by(cases[0].query))
+
     def changelogs(self, query: Query, cases: Sequence[Tuples]) -> pa.Table:
-        made = run_many(query, cases)
+        made = run_many(query, cases, by=None if self.use is None else self.use.by(query))
         return made.rename_columns({"case": "c", "ts": "t", "count": "n"})
 
     def versions(self) -> Mapping[str, str]:

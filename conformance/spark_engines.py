@@ -21,6 +21,8 @@ import pyarrow as pa
 
 from conformance.adapter import Claims
 from conformance.adapters import AdapterError
+from conformance.algorithms import Use
+from conformance.algorithms import claims as algorithm_claims
 from conformance.quiet import greetings_left_out
 from conformance.run import Failure, Run, StepReport
 from conformance.versions import installed_version
@@ -52,7 +54,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from spark_impl import Relation
+    from spark_impl import Algorithm, Relation
 
 QUIET = Path(__file__).with_name("log4j2-quiet.properties")
 TIME, SCOPE = "tickproof time", "tickproof case"
@@ -100,11 +102,15 @@ class SparkBatch:
     """The public operators over batch DataFrames."""
 
     name = "spark-batch"
-    claims = Claims(levels=frozenset({"final"}), punctuations=False)
+    claims: Claims = Claims(levels=frozenset({"final"}), punctuations=False)
 
-    def __init__(self, session: SparkSession | None = None) -> None:
+    def __init__(self, session: SparkSession | None = None, algorithm: str | None = None) -> None:
         from pyspark.sql import SparkSession
 
+        self.use = None if algorithm is None else Use(algorithm)
+        if self.use is not None:
+            self.name = f"{self.name}:{algorithm}"
+            self.claims = algorithm_claims(self.use, self.claims.levels)
         # A session that was there before is someone else's to stop.
         self.owned = session is None and SparkSession.getActiveSession() is None
         self.session = session or local_session()
@@ -143,7 +149,7 @@ class SparkBatch:
             for source in query.sources
             for schema in [events_schema(source)]
         }
-        return translated(query, frames)
+        return translated(query, frames, use=self.use)
 
     def versions(self) -> Mapping[str, str]:
         return {name: installed_version(name) for name in ("pyspark", "pyarrow")}
@@ -204,15 +210,22 @@ def translated(
     *,
     length_of: Callable[[int], int] = int,
     delay: int | None = None,
+    use: Use | None = None,
+    top: Query | None = None,
 ) -> Relation:
     """A query as a user of the public operators would write it.
 
-    `length_of` gives the lengths of windows in the times of the frames; `delay` is for streams.
+    `length_of` gives the lengths of windows in the times of the frames; `delay` is for streams;
+    `use` names an algorithm to ask for wherever it can do something. `top` is the whole query, if
+    this is a part of one.
     """
     from spark_impl import window_join, windowed
 
+    top = query if top is None else top
+    by = None if use is None else use.algorithm(query, top, length_of)
+
     def below(child: Query) -> Relation:
-        return translated(child, frames, length_of=length_of, delay=delay)
+        return translated(child, frames, length_of=length_of, delay=delay, use=use, top=top)
 
     match query:
         case Windowed(source, window):
@@ -240,15 +253,19 @@ def translated(
             made = [spark_expression(expr, child).alias(name) for name, expr in items]
             return below(child).select(*made)
         case Union(left, right):
-            return below(left).union(below(right))
+            return below(left).union(below(right), algorithm=by)
         case Intersect(left, right):
-            return below(left).intersect(below(right))
+            return below(left).intersect(below(right), algorithm=by)
         case Minus(left, right):
-            return below(left).minus(below(right))
+            return below(left).minus(below(right), algorithm=by)
         case Distinct(child, on):
-            return below(child).distinct(on=on or None)
+            return below(child).distinct(on=on or None, algorithm=by)
         case GroupBy():
-            return _grouped(below(query.input), query)
+            return _grouped(below(query.input), query, by)
+        case Join(inputs, on, theta) if by is not None:
+            condition = None if theta is None else spark_expression(theta, query)
+            first, *others = map(below, inputs)
+            return first.join(others, on=on, theta=condition, algorithm=by)
         case Join(inputs, on, theta):
             condition = None if theta is None else spark_expression(theta, query)
             made_so_far = below(inputs[0])
@@ -267,6 +284,7 @@ def translated(
                 ts=TIME,
                 within={(pair.first, pair.second): length_of(pair.length) for pair in within},
                 directed=directed,
+                algorithm=by,
                 delay=delay,
                 scope=SCOPE,
             )
@@ -274,7 +292,7 @@ def translated(
     raise TypeError(f"not a query: {query!r}")
 
 
-def _grouped(relation: Relation, query: GroupBy) -> Relation:
+def _grouped(relation: Relation, query: GroupBy, by: Algorithm | None) -> Relation:
     """A group-by; instants that its aggregates compute are columns first.
 
     An instant of the algebra has no zone, and it takes a column to tell Spark so.
@@ -295,7 +313,8 @@ def _grouped(relation: Relation, query: GroupBy) -> Relation:
         used = {*query.keys, *(name for item in made for a in item.args for name in columns_in(a))}
         kept = [spark_expression(Col(name), query.input) for name in sorted(used - set(computed))]
         relation = relation.select(*kept, *computed.values())
-    return relation.group_by(*query.keys).agg(**{item.name: _maker(item) for item in made})
+    grouped = relation.group_by(*query.keys, algorithm=by)
+    return grouped.agg(**{item.name: _maker(item) for item in made})
 
 
 def _maker(item: Aggregate) -> Callable[[str], Aggregate]:

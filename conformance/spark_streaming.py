@@ -20,6 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from conformance.adapter import Claims
+from conformance.algorithms import Use
+from conformance.algorithms import claims as algorithm_claims
 from conformance.run import Failure, Run, StepReport
 from conformance.spark_engines import (
     events_schema,
@@ -66,15 +68,20 @@ class SparkStreaming:
     """The public operators over streaming DataFrames."""
 
     name = "spark-streaming"
-    claims = Claims(
+    claims: Claims = Claims(
         levels=frozenset({"final", "prompt", "lean", "durable"}),
         punctuations=False,
         cases_per_query=500,
     )
 
-    def __init__(self, session: SparkSession | None = None) -> None:
+    def __init__(self, session: SparkSession | None = None, algorithm: str | None = None) -> None:
         from pyspark.sql import SparkSession
 
+        self.use = None if algorithm is None else Use(algorithm, streaming=True)
+        if self.use is not None:
+            self.name = f"{self.name}:{algorithm}"
+            per_query = self.claims.cases_per_query
+            self.claims = algorithm_claims(self.use, self.claims.levels, per_query)
         # A session that was there before is someone else's to stop, and to set up.
         self.owned = session is None and SparkSession.getActiveSession() is None
         self.base = session or local_session()
@@ -101,7 +108,7 @@ class SparkStreaming:
     def runs(self, cases: Sequence[Case], restarts: bool = False) -> list[list[StepReport]]:
         """The steps of all cases, from one streaming query; with restarts, after every step."""
         with tempfile.TemporaryDirectory(prefix="tickproof-") as directory:
-            return _StreamRun(self.session, cases, Path(directory)).steps(restarts)
+            return _StreamRun(self.session, cases, Path(directory), self.use).steps(restarts)
 
     def changelogs(self, query: Query, cases: Sequence[Tuples]) -> pa.Table:
         made = [
@@ -145,6 +152,7 @@ class _StreamRun:
     session: SparkSession
     cases: Sequence[Case]
     directory: Path
+    use: Use | None = None
     batches: dict[int, _Step] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -170,6 +178,11 @@ class _StreamRun:
             raise RuntimeError(f"{number} steps ran as the micro-batches {sorted(self.batches)}")
         return self._reports()
 
+    @property
+    def _waits_for_input(self) -> bool:
+        """Whether rows expire only when others come (paper 004's input-triggered approach)."""
+        return self.use is not None and self.use.name == "ita"
+
     # --- feeding ----------------------------------------------------------------------------------
 
     def _feed(self, step: int) -> None:
@@ -180,7 +193,12 @@ class _StreamRun:
                 for number, own in enumerate(self.arriving)
             ]
             time = self.schedule.watermarks[step] + self.schedule.delay
-            tuples.append({source.name: [StreamTuple(time, (None,) * len(source.columns))]})
+            nothing = (None,) * len(source.columns)
+            if self._waits_for_input and step == len(self.schedule.watermarks) - 2:
+                # A tuple after the end of time, for each case: its answers are left out.
+                for own in tuples:
+                    own[source.name] = [*own[source.name], StreamTuple(time, nothing)]
+            tuples.append({source.name: [StreamTuple(time, nothing)]})
             path = self.directory / source.name / f"{step:03}.parquet"
             hidden = path.with_name(f".{path.name}")
             pq.write_table(events_table(source, tuples), hidden)
@@ -215,10 +233,15 @@ class _StreamRun:
             for source in self.query.sources
         }
         relation = translated(
-            self.query, frames, length_of=self.stretch.length, delay=self.schedule.delay
+            self.query,
+            frames,
+            length_of=self.stretch.length,
+            delay=self.schedule.delay,
+            use=self.use,
         )
         make = relation.append if self.output == "append" else relation.changelog
-        shown = make(buckets=BUCKETS, trace=str(trace))
+        # What waits for input must see the last tuple of each stream, whatever its keys.
+        shown = make(buckets=1 if self._waits_for_input else BUCKETS, trace=str(trace))
 
         def sink(batch: DataFrame, number: int) -> None:
             # Collecting runs the micro-batch, and then the trace is complete.
@@ -242,13 +265,14 @@ class _StreamRun:
     # --- reporting --------------------------------------------------------------------------------
 
     def _reports(self) -> list[list[StepReport]]:
-        held = _Holdings(self)
+        # What an algorithm holds is not judged, and its stages are others.
+        held = None if self.use is not None else _Holdings(self)
         found: list[list[StepReport]] = [[] for _ in self.cases]
         for step in range(len(self.schedule.watermarks)):
             batch = self.batches[step]
             entries = self._entries(batch.rows)
             promised = [own[-1].watermark if own else None for own in found]
-            holdings = held.after(step, batch.held, promised)
+            holdings = [{}] * len(found) if held is None else held.after(step, batch.held, promised)
             for number, own in enumerate(found):
                 origin = self.schedule.origins[number]
                 closed = None

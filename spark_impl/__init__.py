@@ -10,17 +10,22 @@ from typing import TYPE_CHECKING, Any
 from reference.query import avg, count, max_, median, min_, stddev, sum_
 
 if TYPE_CHECKING:
+    from spark_impl.choosing import Algorithm, Statistics
+    from spark_impl.measuring import measure
     from spark_impl.relation import Relation, udaf, window_join, windowed
     from spark_impl.streaming.flow import use_rocksdb
     from spark_impl.streaming.progress import Progress, ProgressListener
 
 __all__ = [
+    "Algorithm",
     "Progress",
     "ProgressListener",
     "Relation",
+    "Statistics",
     "avg",
     "count",
     "max_",
+    "measure",
     "median",
     "min_",
     "stddev",
@@ -36,9 +41,14 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         # Late, because executors and the in-process driver import this package without PySpark's
         # DataFrame API.
-        from spark_impl import relation
+        from spark_impl import choosing, measuring, relation
         from spark_impl.streaming import flow, progress
 
-        homes = {"Progress": progress, "ProgressListener": progress, "use_rocksdb": flow}
+        homes: dict[str, Any] = {
+            "Progress": progress,
+            "ProgressListener": progress,
+            "use_rocksdb": flow,
+        }
+        homes |= {"Algorithm": choosing, "Statistics": choosing, "measure": measuring}
         return getattr(homes.get(name, relation), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

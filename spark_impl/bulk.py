@@ -14,20 +14,21 @@ from spark_impl.convert import frame_of_tuples
 from spark_impl.encode import HashCollision, hash_columns, identify
 from spark_impl.frame import Frame, Ints
 from spark_impl.horizon import Horizon
-from spark_impl.plan import Plan
+from spark_impl.plan import By, Plan
 
 
 def run_many(
     query: Query,
     cases: Sequence[Mapping[str, Sequence[StreamTuple]]],
     output: str = "changelog",
+    by: By | None = None,
 ) -> pa.Table:
     """The answers of many cases of one query: columns `case`, `ts`, then `count` or `ets`, x0, ...
 
     A changelog is canonical: `count` says how many copies of the row come, or go if it is negative,
     and no entry cancels another. Of append output there is one row for each row.
     """
-    plan = Plan(query, output, multiplexed=True)
+    plan = Plan(query, output, multiplexed=True, by=by)
     arrivals = {
         source.name: frame_of_tuples(
             ((number, case[source.name]) for number, case in enumerate(cases)), source.columns, 1

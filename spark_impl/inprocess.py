@@ -25,7 +25,7 @@ from spark_impl.frame import Frame
 from spark_impl.horizon import Horizon
 from spark_impl.lateness import Gate
 from spark_impl.operators.base import Origin
-from spark_impl.plan import Plan, PlanState
+from spark_impl.plan import By, Plan, PlanState
 from spark_impl.punctuation.punctuator import Punctuator
 from spark_impl.punctuation.questions import Question, Questions
 from spark_impl.state import state_from_bytes, state_to_bytes
@@ -63,32 +63,40 @@ def run(case: Case, *, finish: bool = True, restart_always: bool = False) -> lis
 
 
 def run_cases(
-    cases: Sequence[Case], *, finish: bool = True, restart_always: bool = False, held: bool = True
+    cases: Sequence[Case],
+    *,
+    finish: bool = True,
+    restart_always: bool = False,
+    held: bool = True,
+    by: By | None = None,
 ) -> list[list[StepResult]]:
     """Run cases of one query together, step by step, each with its own watermarks.
 
     A case without steps is one step in which all its elements arrive, and then time ends. With
     `finish`, a case with steps gets one more, without elements, in which time ends. At the restarts
-    of a case, or after every step, the state goes through bytes.
+    of a case, or after every step, the state goes through bytes. `by` names algorithms that carry
+    operators out; they make nothing of punctuations.
     """
     if not cases:
         return []
     for case in cases:
         if (case.query, case.output) != (cases[0].query, cases[0].output):
             raise CaseError("cases that run together need the same query and output")
-    return _Run(cases, multiplexed=True, held=held).steps(finish, restart_always)
+    return _Run(cases, multiplexed=True, held=held, by=by).steps(finish, restart_always)
 
 
 class _Run:
-    def __init__(self, cases: Sequence[Case], multiplexed: bool, held: bool = True) -> None:
+    def __init__(
+        self, cases: Sequence[Case], multiplexed: bool, held: bool = True, by: By | None = None
+    ) -> None:
         self.cases = cases
-        self.plan = Plan(cases[0].query, cases[0].output, multiplexed)
+        self.plan = Plan(cases[0].query, cases[0].output, multiplexed, by)
         self.lead = self.plan.lead
         self.reports_held = held
         self.sources = cases[0].query.sources
         self.gates = [{source.name: Gate(source.columns) for source in self.sources} for _ in cases]
         self.questions = [Questions(cases[0].query) for _ in cases]
-        self.punctuator = Punctuator(self.plan)
+        self.punctuator = Punctuator(self.plan) if by is None else None
         self.state: PlanState = self.plan.initial()
 
     def steps(self, finish: bool, restart_always: bool) -> list[list[StepResult]]:
@@ -124,8 +132,9 @@ class _Run:
             for (name, gate), known in zip(gates.items(), heard, strict=True):
                 fresh = arrivals[name][-1][1]
                 self.questions[at].note(name, fresh, gate.promises[known:])
-                wanted = self.punctuator.let_in(at, name, fresh, self.questions[at])
-                arrivals[name][-1] = (at, list(wanted))
+                if self.punctuator is not None:
+                    wanted = self.punctuator.let_in(at, name, fresh, self.questions[at])
+                    arrivals[name][-1] = (at, list(wanted))
             after = [(gate.late, gate.broken) for gate in gates.values()]
             ends = number >= last[at] and (finish or not case.steps)
             result = StepResult(NEVER if ends else self._watermark(gates))
@@ -147,6 +156,8 @@ class _Run:
 
     def _punctuate(self, results: Sequence[StepResult]) -> None:
         """Use the promises: forget what nothing can need, and pass on what is certain."""
+        if self.punctuator is None:
+            return
         ledgers = [{name: gate.ledger() for name, gate in gates.items()} for gates in self.gates]
         if not any(ledger.closes_something for own in ledgers for ledger in own.values()):
             return
@@ -232,7 +243,8 @@ class _Run:
                 gates[name] = Gate.from_bytes(gate.columns, gate.to_bytes())
         for at, stops in enumerate(stopped):
             if stops:
-                self.punctuator.forget(at)
+                if self.punctuator is not None:
+                    self.punctuator.forget(at)
                 data = self.questions[at].to_bytes()
                 self.questions[at] = Questions.from_bytes(self.plan.query, data)
                 for name, gate in self.gates[at].items():

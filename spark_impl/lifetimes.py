@@ -38,7 +38,9 @@ from reference.query import (
 )
 from reference.streams import Column
 from reference.windows import Rows, Unbounded
+from spark_impl.algorithms.runner import COUNTERS
 from spark_impl.bins import Bins, looking, place, same
+from spark_impl.operators.algorithmic import Prepared
 from spark_impl.operators.window_join import reaches
 from spark_impl.sparktypes import (
     arrow_type,
@@ -52,6 +54,7 @@ from spark_impl.stage import BIRTH, Side, Stage, virtual_source
 
 Fields = tuple[T.StructField, ...]
 LONG = T.LongType()
+WORK = T.StructType([T.StructField(name, LONG) for name in COUNTERS])
 
 
 class HasFields(Protocol):
@@ -81,6 +84,8 @@ class Lifetimes:
     """The changelog (`ts` and `sign` for `ets`), where to make lifetimes of it costs more."""
     how: str = ""
     """How the operator on top is carried out, for a person to read."""
+    work: DataFrame | None = None
+    """What the algorithm on top has to do, one row for each task; None without one."""
 
     @property
     def names(self) -> list[str]:
@@ -193,7 +198,7 @@ def _scope(scoped: bool) -> list[str]:
     return ["scope"] if scoped else []
 
 
-def _stage(
+def stage(
     inputs: Sequence[Lifetimes],
     layout: Layout,
     query: Query,
@@ -203,6 +208,7 @@ def _stage(
     functions: tuple[UserFunction, ...] = (),
     with_births: bool = False,
     span: int | None = None,
+    algorithm: Prepared | None = None,
 ) -> Lifetimes:
     """Run one operator over the inputs, partitioned by the places `keys`."""
     scoped = inputs[0].scoped
@@ -217,14 +223,18 @@ def _stage(
     pairs = zip(layout_sources(layout), layout.sides, strict=True)
     sides = tuple(Side(source, places) for source, places in pairs)
     out = part_types(fields)
-    stage = Stage(query, sides, tuple(arrow_type(type_) for type_ in out), scoped, functions)
+    types = tuple(arrow_type(type_) for type_ in out)
+    run = Stage(query, sides, types, scoped, functions, algorithm)
     schema = T.StructType(
         [T.StructField(f"c{at}", type_) for at, type_ in enumerate(out)]
         + [T.StructField(name, LONG) for name in extra_columns(scoped)]
     )
-    made = rows.sortWithinPartitions("ts").mapInArrow(stage.run, schema)
-    how = "columnar step function" + ("" if by else " in one task, for want of keys")
-    return _from_parts(made, fields, scoped, births, span, how)
+    sorted_ = rows.sortWithinPartitions("ts")
+    made = sorted_.mapInArrow(run.run, schema)
+    how = "columnar step function" if algorithm is None else algorithm.name
+    how += "" if by else " in one task, for want of keys"
+    work = None if algorithm is None else sorted_.mapInArrow(run.work, WORK)
+    return replace(_from_parts(made, fields, scoped, births, span, how), work=work)
 
 
 def _from_parts(
@@ -275,14 +285,14 @@ def minus(left: Lifetimes, right: Lifetimes) -> Lifetimes:
     """EXCEPT ALL."""
     layout = shared_layout([left, right])
     query = Minus(*layout_leaves(layout))
-    return _stage([left, right], layout, query, range(len(layout.types)), left.fields)
+    return stage([left, right], layout, query, range(len(layout.types)), left.fields)
 
 
 def intersect(left: Lifetimes, right: Lifetimes) -> Lifetimes:
     """INTERSECT ALL."""
     layout = shared_layout([left, right])
     query = Intersect(*layout_leaves(layout))
-    return _stage([left, right], layout, query, range(len(layout.types)), left.fields)
+    return stage([left, right], layout, query, range(len(layout.types)), left.fields)
 
 
 def union(left: Lifetimes, right: Lifetimes) -> Lifetimes:
@@ -304,7 +314,7 @@ def distinct(own: Lifetimes, on: Sequence[str]) -> Lifetimes:
     layout = shared_layout([own])
     places = part_places(own, on)
     query = Distinct(layout_leaves(layout)[0], tuple(f"c{place}" for place in places))
-    return _stage([own], layout, query, places, own.fields)
+    return stage([own], layout, query, places, own.fields)
 
 
 def _merged(own: Lifetimes) -> Lifetimes:
@@ -387,7 +397,7 @@ def join(left: Lifetimes, right: Lifetimes, on: Sequence[str]) -> Lifetimes:
     every = None if on else lit(True)
     query = Join(tuple(layout_leaves(layout)), tuple(f"c{place}" for place in keys), every)
     fields = joined_fields([left, right], on)
-    return _stage([left, right], layout, query, keys, fields, span=_shortest(left, right))
+    return stage([left, right], layout, query, keys, fields, span=_shortest(left, right))
 
 
 def _shortest(*sides: Lifetimes) -> int | None:
@@ -474,7 +484,7 @@ def window_join(
         None,
         directed,
     )
-    return _stage(own, layout, query, keys, joined_fields(own, on))
+    return stage(own, layout, query, keys, joined_fields(own, on))
 
 
 @dataclass(frozen=True)
@@ -592,7 +602,7 @@ def group_by(
 ) -> Lifetimes:
     """One row for each group; without keys one row from the first instant of the input on."""
     layout, query, places, fields = grouping(own, keys, aggregates)
-    return _stage([own], layout, query, places, fields, functions=functions, with_births=not keys)
+    return stage([own], layout, query, places, fields, functions=functions, with_births=not keys)
 
 
 def grouping(

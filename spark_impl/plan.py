@@ -6,13 +6,14 @@ more key everywhere, and one run answers thousands of cases.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from reference.errors import QueryError
+from reference.expressions import Lit
 from reference.query import (
     Distinct,
     GroupBy,
@@ -35,6 +36,7 @@ from reference.windows import Rows, Unbounded
 from spark_impl.frame import Delta, Frame, empty_columns
 from spark_impl.horizon import Horizon
 from spark_impl.kernels.sweep import distinct_copies, intersect_copies, minus_copies
+from spark_impl.operators.algorithmic import Prepared
 from spark_impl.operators.base import HeldRows, Operator, State
 from spark_impl.operators.distinct_on import DistinctOnOperator
 from spark_impl.operators.group_by import GroupByOperator
@@ -59,6 +61,9 @@ class Node:
     stream: str | None = None
 
 
+By: TypeAlias = Callable[[Query], Prepared | None]
+"""For each operator, the algorithm that carries it out."""
+
 PlanState = tuple[State, ...]
 """The state of each node."""
 
@@ -66,10 +71,17 @@ PlanState = tuple[State, ...]
 class Plan:
     """The operators of a query, children before parents; the last one makes the output."""
 
-    def __init__(self, query: Query, output: str = "changelog", multiplexed: bool = False) -> None:
+    def __init__(
+        self,
+        query: Query,
+        output: str = "changelog",
+        multiplexed: bool = False,
+        by: By | None = None,
+    ) -> None:
         if output == "append" and not appendable(query):
             raise QueryError("append output is for joins of windows; use changelog here")
         self.query = query
+        self._by = by
         self.output = output
         self.lead = 1 if multiplexed else 0
         self.nodes: list[Node] = []
@@ -131,8 +143,33 @@ class Plan:
     def _add(self, query: Query) -> int:
         """Add a query's operators; a part that occurs twice runs once."""
         if query not in self._numbers:
-            self._numbers[query] = self._build(query)
+            algorithm = self._algorithm(query)
+            self._numbers[query] = (
+                self._build(query) if algorithm is None else self._by_algorithm(query, algorithm)
+            )
         return self._numbers[query]
+
+    def _algorithm(self, query: Query) -> Prepared | None:
+        """What carries an operator out in place of its kernel, if anything does."""
+        return None if self._by is None else self._by(query)
+
+    def _by_algorithm(self, query: Query, algorithm: Prepared) -> int:
+        below: Sequence[Query] = query.children
+        if isinstance(query, WindowJoin):
+            below = [Windowed(source, Unbounded()) for _, source in query.inputs]
+        elif algorithm.in_one_place:
+            # What counts tuples by itself gets all of them.
+            below = [
+                Windowed(each.source, Unbounded()) if isinstance(each, Windowed) else each
+                for each in below
+            ]
+        children = [self._add(each) for each in below]
+        number = self._append(algorithm.operator(query, [*map(self._operator, children)]), children)
+        theta = query.theta if isinstance(query, Join | WindowJoin) else None
+        if theta is None or isinstance(theta, Lit):
+            return number
+        # The algorithms compare keys and times; what else there is to compare comes after them.
+        return self._append(SelectOperator(self._operator(number), theta), (number,))
 
     def _append(self, operator: Operator, inputs: Sequence[int], stream: str | None = None) -> int:
         self.nodes.append(Node(operator, tuple(inputs), stream))

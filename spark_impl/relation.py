@@ -34,8 +34,11 @@ from reference.expressions import Call, Col, Expr, columns_in
 from reference.query import Within
 from reference.streams import Column
 from reference.types import Type
-from reference.windows import Range, Unbounded
-from spark_impl import lifetimes
+from reference.windows import Range, Rows, Unbounded, Window
+from spark_impl import by_algorithm, lifetimes
+from spark_impl.algorithms.bounds import Constraint
+from spark_impl.algorithms.catalogue import Situation
+from spark_impl.choosing import Choice, Given, Statistics, choose
 from spark_impl.durations import ticks
 from spark_impl.events import RESERVED, Events, names_of, place_of, window_of, window_text
 from spark_impl.lifetimes import Fields, Lifetimes, columns_of
@@ -56,6 +59,9 @@ DEFAULT_DELAY = "10 seconds"
 
 Own = Lifetimes | Flow
 """The rows of a relation, in batch or streaming."""
+
+Facts = Statistics | Sequence[Statistics] | Mapping[str, Statistics] | None
+"""Statistics of each input of an operator, for the planner."""
 
 Build = Callable[[SparkColumn | None], Own]
 """Makes the relation; with an instant in ticks, from the tuples that are live then."""
@@ -134,7 +140,8 @@ def window_join(
     ts: str,
     within: Mapping[tuple[str, str], str | int | datetime.timedelta],
     directed: bool = False,
-    algorithm: str = "auto",
+    algorithm: Given = "auto",
+    statistics: Facts = None,
     null_ts: str = "error",
     late: str = "drop",
     delay: str | int | datetime.timedelta | None = None,
@@ -144,7 +151,7 @@ def window_join(
 
     `within={("a", "b"): "5 s"}` keeps pairs at most 5 seconds apart; with `directed=True`, `b`
     comes with or after `a`. Pairs that are not named are not constrained. `null_ts`, `late` and
-    `delay` are those of `windowed`.
+    `delay` are those of `windowed`, `algorithm` and `statistics` those of `join`.
 
     >>> from spark_impl import window_join
     >>> seen = spark.createDataFrame([(1, 7, "in"), (9, 7, "out")], "ts bigint, car int, a string")
@@ -158,8 +165,6 @@ def window_join(
     +---+---+----+---+----+
     <BLANKLINE>
     """
-    if algorithm != "auto":
-        raise QueryError(f"window_join: algorithm {algorithm!r} is not known; use 'auto'")
     if not isinstance(inputs, Mapping) or len(inputs) < 2:
         raise QueryError("window_join: give at least two inputs, as {'a': df, 'b': df}")
     _check_kinds(inputs)
@@ -179,6 +184,15 @@ def window_join(
         (other, *_keys(first, other, keys, f"window_join, input {name!r}"))
         for other, name in zip(others, list(relations)[1:], strict=True)
     ]
+    place = {name: at for at, name in enumerate(relations)}
+    constraints = tuple(
+        Constraint(place[p.first], place[p.second], p.length, bool(directed)) for p in pairs
+    )
+    windows = tuple(each._window for each in relations.values())
+    situation = Situation("window_join", windows, len(keys), constraints)
+    if isinstance(statistics, Mapping):
+        statistics = [statistics[name] for name in relations if name in statistics]
+    choice = choose(algorithm, situation, statistics)
     for name, events in leaves.items():
         events.refuse_nulls(f"window_join, input {name!r}")
 
@@ -187,6 +201,9 @@ def window_join(
         own += [_renamed(other._built(at), names) for other, _, names in mates]
         shared = mates[0][1]
         named = dict(zip(relations, own, strict=True))
+        prepared = choice and choice.prepared(situation)
+        if prepared:
+            return by_algorithm.window_join(named, pairs, shared, bool(directed), prepared)
         made: Own = _driver(own[0]).window_join(named, pairs, shared, bool(directed))
         return made
 
@@ -194,7 +211,8 @@ def window_join(
     shown = ", ".join(f"{p.first} {arrow} {p.second}: {p.length} us" for p in pairs)
     joined_on = f"on {', '.join(keys)}" if keys else "any"
     plan = f"window_join({joined_on}) [{shown}]"
-    return Relation(build, plan, first._clock, list(relations.values()), is_join=True)
+    below = list(relations.values())
+    return Relation(build, plan, first._clock, below, is_join=True, choice=choice)
 
 
 class Relation:
@@ -212,9 +230,12 @@ class Relation:
         shows_how: bool = True,
         open_columns: Iterable[int] = (),
         events: Events | None = None,
+        window: Window | None = None,
+        choice: Choice | None = None,
     ) -> None:
         self._build = build
         self._whole = build(None)
+        self._plan = plan
         self._clock = clock
         self._below = tuple(below)
         self._is_join = is_join
@@ -223,8 +244,13 @@ class Relation:
         self._open = frozenset(open_columns)
         """The places of columns whose value `distinct(on=...)` leaves open."""
         self._events = events
+        self._window = window
+        """If the rows are those of a stream, seen through one: which."""
         how = f" [{self._whole.how}]" if shows_how and self._whole.how else ""
-        self._text: str = "\n".join([plan + how, *(_indented(each._text) for each in below)])
+        chosen = [] if choice is None else [f"  | {line}" for line in choice.text.splitlines()]
+        self._text: str = "\n".join(
+            [plan + how, *chosen, *(_indented(each._text) for each in below)]
+        )
 
     @property
     def columns(self) -> list[str]:
@@ -283,6 +309,7 @@ class Relation:
             is_join=self._is_join,
             shows_how=False,
             open_columns=self._open,
+            window=self._window_of_each,
         )
 
     def select(self, *columns: SparkColumn | str | Sequence[SparkColumn | str]) -> Relation:
@@ -329,17 +356,26 @@ class Relation:
             [self],
             is_join=self._is_join,
             shows_how=False,
+            window=self._window_of_each,
         )
 
     def join(
         self,
-        other: Relation,
+        other: Relation | Sequence[Relation],
         on: str | Sequence[str] = (),
         theta: SparkColumn | str | None = None,
+        *,
+        algorithm: Given = None,
+        statistics: Facts = None,
     ) -> Relation:
         """All pairs of rows that are live at one time, agree on `on` and satisfy `theta`.
 
-        The columns are Spark's: the `on` columns once, then the others of both sides.
+        The columns are Spark's: the `on` columns once, then the others of both sides. With a list
+        of relations it is the join of all of them.
+
+        `algorithm` names one of the papers' algorithms, which then does the work row by row, in
+        place of Tickproof's own step function; `Algorithm(name, ...)` gives it options. With "auto"
+        and a `Statistics` for each input the cheapest is taken. See docs/algorithms.md.
 
         >>> from spark_impl import windowed
         >>> items = spark.createDataFrame([(1, 7, "pen")], "ts bigint, id int, what string")
@@ -354,15 +390,29 @@ class Relation:
         +---+----+---+---+----+
         <BLANKLINE>
         """
-        self._check_mate(other, "join")
+        others = list(other) if isinstance(other, list | tuple) else [other]
+        if not others:
+            raise QueryError("join: give at least one other relation")
+        for each in others:
+            self._check_mate(each, "join")
         names = names_of(on, "join: on=")
         if not names and theta is None:
             raise QueryError("join: give on= columns, or a theta= condition, or both")
-        keys, renamed = _keys(self, other, names, "join")
+        mates = [(each, *_keys(self, each, names, "join")) for each in others]
+        keys = mates[0][1]
+        windows = tuple(each._window for each in (self, *others))
+        situation = Situation("join", windows, len(keys))
+        choice = choose(algorithm, situation, statistics)
 
         def build(at: SparkColumn | None) -> Own:
-            mine, theirs = self._built(at), _renamed(other._built(at), renamed)
-            made: Own = _driver(mine).join(mine, theirs, keys)
+            made = self._built(at)
+            inputs = [made, *(_renamed(each._built(at), renamed) for each, _, renamed in mates)]
+            prepared = choice and choice.prepared(situation)
+            if prepared:
+                made = by_algorithm.join(inputs, keys, prepared)
+            else:
+                for theirs in inputs[1:]:
+                    made = _driver(made).join(made, theirs, keys)
             if theta is None:
                 return made
             return _rewritten(made, lambda named: named.where(theta), "join", filters=True)
@@ -370,9 +420,11 @@ class Relation:
         shown = [*(f"on {key}" for key in keys)]
         shown += [f"theta {_text(theta)}"] if theta is not None else []
         plan = f"join({', '.join(shown)})"
-        return Relation(build, plan, self._clock, [self, other], is_join=True)
+        return Relation(build, plan, self._clock, [self, *others], is_join=True, choice=choice)
 
-    def union(self, other: Relation) -> Relation:
+    def union(
+        self, other: Relation, *, algorithm: Given = None, statistics: Facts = None
+    ) -> Relation:
         """UNION ALL: the counts of each row add up. The names are those of the left side.
 
         >>> from spark_impl import windowed
@@ -387,9 +439,11 @@ class Relation:
         +---+
         <BLANKLINE>
         """
-        return self._combined(other, "union")
+        return self._combined(other, "union", algorithm, statistics)
 
-    def intersect(self, other: Relation) -> Relation:
+    def intersect(
+        self, other: Relation, *, algorithm: Given = None, statistics: Facts = None
+    ) -> Relation:
         """INTERSECT ALL: the smaller count of each row.
 
         >>> from spark_impl import windowed
@@ -405,9 +459,11 @@ class Relation:
         +---+---+----+
         <BLANKLINE>
         """
-        return self._combined(other, "intersect")
+        return self._combined(other, "intersect", algorithm, statistics)
 
-    def minus(self, other: Relation) -> Relation:
+    def minus(
+        self, other: Relation, *, algorithm: Given = None, statistics: Facts = None
+    ) -> Relation:
         """EXCEPT ALL: the count of each row here less the count there, never below zero.
 
         >>> from spark_impl import windowed
@@ -425,9 +481,11 @@ class Relation:
         +---+---+----+
         <BLANKLINE>
         """
-        return self._combined(other, "minus")
+        return self._combined(other, "minus", algorithm, statistics)
 
-    def _combined(self, other: Relation, name: str) -> Relation:
+    def _combined(
+        self, other: Relation, name: str, algorithm: Given, statistics: Facts
+    ) -> Relation:
         self._check_mate(other, name)
         mine, theirs = self._whole.fields, other._whole.fields
         if len(mine) != len(theirs) or not all(
@@ -437,17 +495,31 @@ class Relation:
             raise QueryError(
                 f"{name}: both sides need the same column types, not {self!r} and {other!r}"
             )
-        if name != "union":
+        situation = Situation(name, (self._window, other._window), len(mine))
+        choice = choose(algorithm, situation, statistics)
+        if name != "union" or choice is not None:
             model_columns(mine, name)
 
         def build(at: SparkColumn | None) -> Own:
-            mine = self._built(at)
-            made: Own = getattr(_driver(mine), name)(mine, other._built(at))
+            mine, theirs = self._built(at), other._built(at)
+            prepared = choice and choice.prepared(situation)
+            if prepared:
+                return by_algorithm.set_operator(name, mine, theirs, prepared)
+            made: Own = getattr(_driver(mine), name)(mine, theirs)
             return made
 
-        return Relation(build, f"{name}()", self._clock, [self, other], splits=name != "union")
+        splits = name != "union"
+        return Relation(
+            build, f"{name}()", self._clock, [self, other], splits=splits, choice=choice
+        )
 
-    def distinct(self, on: str | Sequence[str] | None = None) -> Relation:
+    def distinct(
+        self,
+        on: str | Sequence[str] | None = None,
+        *,
+        algorithm: Given = None,
+        statistics: Facts = None,
+    ) -> Relation:
         """One of each row; with `on`, one live row for each key.
 
         Which row stands for its key is left open, so that what is built on `distinct(on=...)` can
@@ -471,19 +543,35 @@ class Relation:
             if not keys:
                 raise QueryError("distinct: on= names the columns of the key; give at least one")
         model_columns(self._whole.fields, "distinct")
+        situation = Situation("distinct", (self._window,), len(keys))
+        choice = choose(algorithm, situation, statistics)
 
         def build(at: SparkColumn | None) -> Own:
             own = self._built(at)
+            prepared = choice and choice.prepared(situation)
+            if prepared:
+                return by_algorithm.distinct(own, keys, prepared)
             made: Own = _driver(own).distinct(own, keys)
             return made
 
         free = [at for at, name in enumerate(self.columns) if name not in keys] if keys else []
         shown = f"on {', '.join(keys)}" if keys else ""
         return Relation(
-            build, f"distinct({shown})", self._clock, [self], splits=True, open_columns=free
+            build,
+            f"distinct({shown})",
+            self._clock,
+            [self],
+            splits=True,
+            open_columns=free,
+            choice=choice,
         )
 
-    def group_by(self, *keys: str | Sequence[str]) -> Grouped:
+    def group_by(
+        self,
+        *keys: str | Sequence[str],
+        algorithm: Given = None,
+        statistics: Facts = None,
+    ) -> Grouped:
         """Group by columns; without any, all rows are one group.
 
         >>> from spark_impl import count, windowed
@@ -499,7 +587,8 @@ class Relation:
         resolved = self._keys(names_of(_flat(keys), "group_by"), "group_by")
         for key in resolved:
             self._refuse_open_column(key, "group_by")
-        return Grouped(self, resolved)
+        situation = Situation("group_by", (self._window,), len(resolved))
+        return Grouped(self, resolved, choose(algorithm, situation, statistics))
 
     groupBy = group_by  # noqa: N815 - what a Spark user types
 
@@ -645,6 +734,43 @@ class Relation:
         """
         print(self._text)
 
+    def work(self) -> DataFrame:
+        """How much work the algorithms of this query are: a row for each, and a column for a kind.
+
+        To look at it runs the query. Over streams the progress tells (`spark_impl.Progress`).
+
+        >>> from spark_impl import windowed
+        >>> bids = spark.createDataFrame([(1, 7), (3, 7)], "ts bigint, id int")
+        >>> hour = windowed(bids, ts="ts", range=5)
+        >>> work = hour.join(hour, on="id", algorithm="nnj").work()
+        >>> work.select("operator", "probes", "comparisons", "insertions").show()
+        +-----------+------+-----------+----------+
+        |   operator|probes|comparisons|insertions|
+        +-----------+------+-----------+----------+
+        |join(on id)|     4|          4|         4|
+        +-----------+------+-----------+----------+
+        <BLANKLINE>
+        """
+        self._refuse_streaming("work", "the progress of a streaming query tells its work")
+        found = by_algorithm.work(self._working())
+        if found is None:
+            raise QueryError("work: only algorithms count their work; this query has none")
+        return found
+
+    def _working(self) -> dict[int, tuple[str, DataFrame]]:
+        """The algorithms at work in this query, each once."""
+        own = self._whole
+        counted = None if isinstance(own, Flow) else own.work
+        found = {} if counted is None else {id(counted): (self._plan, counted)}
+        for each in self._below:
+            found |= each._working()
+        return found
+
+    @property
+    def _window_of_each(self) -> Window | None:
+        """The window, if it goes by time: then it is still one when rows are left out."""
+        return None if isinstance(self._window, Rows) else self._window
+
     def _leaves(self) -> dict[int, Events]:
         found = {} if self._events is None else {id(self._events): self._events}
         for each in self._below:
@@ -752,6 +878,7 @@ class Grouped:
 
     relation: Relation
     keys: tuple[str, ...]
+    choice: Choice | None = None
 
     def agg(self, **aggregates: Callable[[str], Aggregate] | Udaf) -> Relation:
         """Aggregates by name: `agg(n=count(), top=max_("price"))`.
@@ -799,13 +926,19 @@ class Grouped:
             place for place, name in enumerate(below.columns) if name in used or name in self.keys
         ]
 
+        choice = self.choice
+
         def build(at: SparkColumn | None) -> Own:
             own = _only(below._built(at), wanted)
+            prepared = choice and choice.prepared(Situation("group_by", (below._window,)))
+            if prepared:
+                return by_algorithm.group_by(own, self.keys, made, tuple(functions), prepared)
             grouped: Own = _driver(own).group_by(own, self.keys, made, tuple(functions))
             return grouped
 
         shown = ", ".join([*self.keys, *(_shown_aggregate(n, m) for n, m in aggregates.items())])
-        return Relation(build, f"group_by({shown})", below._clock, [below], splits=True)
+        plan = f"group_by({shown})"
+        return Relation(build, plan, below._clock, [below], splits=True, choice=choice)
 
     def _made(self, name: str, maker: object) -> tuple[Aggregate, UserFunction | None]:
         """An aggregate with the names of columns as the relation spells them, checked."""
@@ -904,7 +1037,7 @@ def udaf(function: Callable[[list[Any]], object], *columns: str, returns: str) -
 def _leaf(events: Events, ts: str) -> Relation:
     shown = f"{window_text(events.window)} over {ts}"
     plan = f"windowed({', '.join(events.names)}) [{shown}]"
-    return Relation(events.rows, plan, events.clock, events=events)
+    return Relation(events.rows, plan, events.clock, events=events, window=events.window)
 
 
 def _driver(own: Own) -> Any:

@@ -9,6 +9,7 @@ Everything here runs on executors; nothing here knows of Spark.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -23,6 +24,7 @@ from reference.windows import Unbounded
 from spark_impl.encode import normal_doubles
 from spark_impl.frame import Delta, Frame, Ints, no_births, plus_frame
 from spark_impl.horizon import Horizon
+from spark_impl.operators.algorithmic import AlgorithmOperator, Prepared
 from spark_impl.operators.base import State
 from spark_impl.operators.input import InputOperator
 from spark_impl.operators.output import AppendOperator
@@ -51,17 +53,34 @@ class Stage:
     """The Arrow types that Spark expects of the output columns."""
     scoped: bool = False
     functions: tuple[UserFunction, ...] = field(default=())
+    algorithm: Prepared | None = None
+    """What carries the operator out in place of its columnar kernel."""
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The stage over one partition."""
+        for _, out in self._steps(batches):
+            if len(out):
+                yield self._batch(out)
+
+    def work(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same, but of what comes out only how much work its algorithm was."""
+        last = deque((counted for counted, _ in self._steps(batches)), maxlen=1)
+        for counted in last:
+            if counted is not None:
+                columns = [pa.array([many], pa.int64()) for many in counted.values()]
+                yield pa.RecordBatch.from_arrays(columns, list(counted))
+
+    def _steps(
+        self, batches: Iterator[pa.RecordBatch]
+    ) -> Iterator[tuple[dict[str, int] | None, Frame]]:
+        """The work so far and the output of each slice."""
         for made in self.functions:
             register(made.name, made.function, takes=made.takes, result=made.result)
-        plan = _StagePlan(self.query, self.scoped)
+        plan = _StagePlan(self.query, self.scoped, self.algorithm)
         state = plan.initial()
         for rows, limit in _slices(batches):
             state, out = plan.take(state, self._deltas(rows), Horizon.at(limit))
-            if len(out):
-                yield self._batch(out)
+            yield plan.work(state), out
 
     def _deltas(self, rows: pa.Table) -> dict[str, Delta]:
         number = _ints(rows.column("side"))
@@ -94,21 +113,32 @@ class Stage:
 class _StagePlan(Plan):
     """A plan of one operator, whose inputs have their lifetimes already."""
 
-    def __init__(self, query: Query, scoped: bool) -> None:
+    def __init__(self, query: Query, scoped: bool, algorithm: Prepared | None) -> None:
         self.query = query
+        self.algorithm = algorithm
         self.output = "append"
         self.lead = 1 if scoped else 0
         self.nodes: list[Node] = []
         self._numbers: dict[Query, int] = {}
         self._births = False
-        root = self._add(query)
+        self.root = root = self._add(query)
         self.nodes.append(Node(AppendOperator(self.nodes[root].operator), (root,)))
+
+    def _algorithm(self, query: Query) -> Prepared | None:
+        return self.algorithm if query == self.query else None
 
     def _build(self, query: Query) -> int:
         if isinstance(query, Windowed) and isinstance(query.window, Unbounded):
             operator = InputOperator(self.stream_schema(query.source), self.lead)
             return self._append(operator, (), query.source.name)
         return super()._build(query)
+
+    def work(self, state: tuple[State, ...]) -> dict[str, int] | None:
+        """What the algorithm has done so far, if there is one."""
+        operator = self.nodes[self.root].operator
+        if isinstance(operator, AlgorithmOperator):
+            return operator.work(state[self.root])
+        return None
 
     def take(
         self, state: tuple[State, ...], inputs: dict[str, Delta], horizon: Horizon

@@ -38,9 +38,10 @@ from spark_impl.lifetimes import (
     part_types,
     shared_layout,
 )
+from spark_impl.operators.algorithmic import Prepared
 from spark_impl.sparktypes import arrow_type, flattened, parts, rebuilt
 from spark_impl.streaming.buckets import DEFAULT_BUCKETS, labels
-from spark_impl.streaming.processor import STEPPED, StageProcessor
+from spark_impl.streaming.processor import StageProcessor, counters, stepped_schema
 from spark_impl.streaming.stageplan import DELTA, Input, StageSpec
 from spark_impl.streaming.wire import PACKED, Packer, Unpacker
 
@@ -96,6 +97,8 @@ class Flow:
     streams: tuple[Branch, ...]
     """The streams below, as they came: of their rows only `ts` and `scope` count."""
     how: str = ""
+    late_by: str = ""
+    """The algorithm whose answers are final but not prompt, if there is one on top."""
 
     @property
     def names(self) -> list[str]:
@@ -163,13 +166,13 @@ def stream(
     by_place = Rows(window.count, tuple(f"c{at}" for at in keys), tuple(f"c{at}" for at in ties))
     placed = replace(flow, branches=(replace(own, window=by_place),))
     query = layout_leaves(layout)[0]
-    return _stage([placed], layout, query, [keys], fields, "rows window")
+    return stage([placed], layout, query, [keys], fields, "rows window")
 
 
 # --- stages ---------------------------------------------------------------------------------------
 
 
-def _stage(
+def stage(
     sides: Sequence[Flow],
     layout: Layout,
     query: Query,
@@ -179,8 +182,10 @@ def _stage(
     *,
     functions: tuple[UserFunction, ...] = (),
     with_births: bool = False,
+    algorithm: Prepared | None = None,
 ) -> Flow:
     """Run one operator over the sides; `keys` has the parts by which rows of a side meet."""
+    _refuse_late(sides)
     session, scoped = sides[0].session, sides[0].scoped
     streams = _each_once(own for side in sides for own in side.streams)
     inputs: list[Input] = []
@@ -209,7 +214,7 @@ def _stage(
             if branch.stream not in told:
                 inputs.append(Input(0, (), Unbounded(), "drop", births="only", label=branch.label))
                 sent.append((branch, None, ()))
-    spec = StageSpec(query, tuple(inputs), DELTA, scoped, functions)
+    spec = StageSpec(query, tuple(inputs), DELTA, scoped, functions, algorithm=algorithm)
     top = spec.plan().top
 
     def rows(wiring: Wiring, output: str) -> DataFrame:
@@ -227,9 +232,21 @@ def _stage(
         )
         return _run(wiring, numbered, reduce(DataFrame.unionAll, packed), fields)
 
-    how = "columnar step function" + ("" if any(keys) else " in one bucket, for want of keys")
+    how = "columnar step function" if algorithm is None else algorithm.name
+    how += "" if any(keys) else " in one bucket, for want of keys"
     made = Branch(rows, retracts=top.retracts, exact_starts=top.exact_starts)
-    return Flow(session, (made,), fields, scoped, streams, how)
+    late_by = algorithm.name if algorithm is not None and algorithm.is_late else ""
+    return Flow(session, (made,), fields, scoped, streams, how, late_by)
+
+
+def _refuse_late(sides: Sequence[Flow]) -> None:
+    """What comes late would reach an operator that has closed its time already."""
+    for side in sides:
+        if side.late_by:
+            raise QueryError(
+                f"the answers of {side.late_by} come late, so over streams no other operator can "
+                "stand above it; use it last, or another algorithm"
+            )
 
 
 def _each_once(branches: Iterator[Branch]) -> tuple[Branch, ...]:
@@ -274,13 +291,14 @@ def _run(wiring: Wiring, spec: StageSpec, packed: DataFrame, fields: Fields) -> 
     every = session.createDataFrame([(label,) for label in labels(wiring.buckets)], "bucket int")
     processor = StageProcessor(spec, uuid.uuid4().hex, wiring.trace)
     stepped = packed.groupBy("bucket").transformWithState(
-        processor, STEPPED, "Append", "EventTime", initialState=every.groupBy("bucket")
+        processor, stepped_schema(spec), "Append", "EventTime", initialState=every.groupBy("bucket")
     )
     watched = stepped.observe(
         f"tickproof {spec.label}",
         F.coalesce(F.sum("held"), F.lit(0)).alias("held"),
         F.coalesce(F.sum("late"), F.lit(0)).alias("late"),
         F.count("bucket").alias("buckets"),
+        *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in counters(spec)),
     )
     types = part_types(fields)
     schema = T.StructType(
@@ -303,7 +321,7 @@ def minus(left: Flow, right: Flow) -> Flow:
     layout = shared_layout([left, right])
     every = range(len(layout.models))
     query = Minus(*layout_leaves(layout))
-    return _stage([left, right], layout, query, [every, every], left.fields, "minus")
+    return stage([left, right], layout, query, [every, every], left.fields, "minus")
 
 
 def intersect(left: Flow, right: Flow) -> Flow:
@@ -311,7 +329,7 @@ def intersect(left: Flow, right: Flow) -> Flow:
     layout = shared_layout([left, right])
     every = range(len(layout.models))
     query = Intersect(*layout_leaves(layout))
-    return _stage([left, right], layout, query, [every, every], left.fields, "intersect")
+    return stage([left, right], layout, query, [every, every], left.fields, "intersect")
 
 
 def union(left: Flow, right: Flow) -> Flow:
@@ -321,6 +339,7 @@ def union(left: Flow, right: Flow) -> Flow:
         branches=left.branches + right.branches,
         streams=_each_once(iter(left.streams + right.streams)),
         how="",
+        late_by=left.late_by or right.late_by,
     )
 
 
@@ -329,7 +348,7 @@ def distinct(own: Flow, on: Sequence[str]) -> Flow:
     layout = shared_layout([own])
     places = part_places(own, on) if on else list(range(len(layout.models)))
     query = Distinct(layout_leaves(layout)[0], tuple(f"c{place}" for place in places) if on else ())
-    return _stage([own], layout, query, [places], own.fields, "distinct")
+    return stage([own], layout, query, [places], own.fields, "distinct")
 
 
 def join(left: Flow, right: Flow, on: Sequence[str]) -> Flow:
@@ -340,7 +359,7 @@ def join(left: Flow, right: Flow, on: Sequence[str]) -> Flow:
     every = None if on else lit(True)
     query = Join(tuple(layout_leaves(layout)), tuple(f"c{place}" for place in keys), every)
     fields = joined_fields([left, right], on)
-    return _stage([left, right], layout, query, places, fields, "join")
+    return stage([left, right], layout, query, places, fields, "join")
 
 
 def window_join(
@@ -356,7 +375,7 @@ def window_join(
     keys = tuple(f"c{layout.sides[0][place]}" for place in places[0])
     named = tuple(zip(inputs, layout_sources(layout), strict=True))
     query = WindowJoin(named, tuple(within), keys, None, directed)
-    return _stage(own, layout, query, places, joined_fields(own, on), "window join")
+    return stage(own, layout, query, places, joined_fields(own, on), "window join")
 
 
 def group_by(
@@ -367,7 +386,7 @@ def group_by(
 ) -> Flow:
     """One row for each group; without keys one row from the first instant of the input on."""
     layout, query, places, fields = grouping(own, keys, aggregates)
-    return _stage(
+    return stage(
         [own],
         layout,
         query,
@@ -403,7 +422,7 @@ def _windows(own: Flow, branch: Branch) -> Flow:
     alone = replace(own, branches=(branch,))
     layout = shared_layout([alone])
     every = range(len(layout.models))
-    return _stage([alone], layout, layout_leaves(layout)[0], [every], own.fields, "window")
+    return stage([alone], layout, layout_leaves(layout)[0], [every], own.fields, "window")
 
 
 def use_rocksdb(spark: SparkSession, *, local_checkpoints: bool = False) -> None:

@@ -18,6 +18,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from reference.errors import TickproofError
+from spark_impl.algorithms.runner import COUNTERS
 from spark_impl.frame import Frame, concat
 from spark_impl.horizon import Horizon
 from spark_impl.plan import PlanState
@@ -30,6 +31,16 @@ from spark_impl.streaming.trace import write_trace
 PORTION: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 STEPPED: Final = "bucket int, rows binary, held bigint, late bigint"
 """What a step of a bucket sends: its output, and what the metrics count."""
+
+
+def counters(spec: StageSpec) -> tuple[str, ...]:
+    """The kinds of work that the metrics of a stage count, if an algorithm does it."""
+    return () if spec.algorithm is None else COUNTERS
+
+
+def stepped_schema(spec: StageSpec) -> str:
+    """What a step of a bucket sends, and the work of its algorithm in this step."""
+    return ", ".join([STEPPED, *(f"{name} bigint" for name in counters(spec))])
 
 
 class StageProcessor(StatefulProcessor):
@@ -91,8 +102,11 @@ class StageProcessor(StatefulProcessor):
         taken = {n: on_time(self.spec.inputs[n], rows, closed) for n, rows in arrivals.items()}
         late = sum(map(len, arrivals.values())) - sum(map(len, taken.values()))
         blob = None
+        work = dict.fromkeys(counters(self.spec), 0)
         if any(map(len, taken.values())) or _is_due(state, limit, clock):
+            before = plan.work(state)
             state, delta = plan.take(state, taken, Horizon.at(limit))
+            work = {name: done - before[name] for name, done in plan.work(state).items()}
             clock = replace(clock, token=self._memory.keep(key, state), held=rows_held(state))
             if len(delta.rows):
                 blob = frame_to_bytes(delta.rows.only_numbers("ts", "ets", "sign"))
@@ -101,7 +115,7 @@ class StageProcessor(StatefulProcessor):
         timer = watermark + 1
         self._set_timer(clock, timer, woken)
         self._memory.set_clock(replace(clock, watermark=watermark, timer=timer))
-        return iter([Row(bucket=key[0], rows=blob, held=clock.held, late=late)])
+        return iter([Row(bucket=key[0], rows=blob, held=clock.held, late=late, **work)])
 
     def _set_timer(self, clock: Clock, timer: int, woken: bool = False) -> None:
         if clock.timer == timer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql.streaming.listener import (
@@ -16,6 +16,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from spark_impl.algorithms.runner import COUNTERS
 from spark_impl.streaming.carrier import closed_by
 
 PREFIX = "tickproof "
@@ -51,6 +52,8 @@ class OperatorProgress:
     """The rows in its state, bookkeeping included."""
     late: int
     """The rows that it dropped in this micro-batch because they were late."""
+    work: Mapping[str, int] = field(default_factory=dict)
+    """What its algorithm did in this micro-batch, by the kind of work; empty without one."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,9 @@ class Progress:
         watermark = progress["eventTime"].get("watermark")
         metrics: Mapping[str, Any] = progress["observedMetrics"] or {}
         operators = [
-            OperatorProgress(name.removeprefix(PREFIX), int(row["held"]), int(row["late"]))
+            OperatorProgress(
+                name.removeprefix(PREFIX), int(row["held"]), int(row["late"]), _work(row)
+            )
             for name, row in metrics.items()
             if name.startswith(PREFIX) and int(row["buckets"])
         ]
@@ -83,6 +88,11 @@ class Progress:
             None if watermark is None else closed_by(watermark_ms(watermark)),
             tuple(sorted(operators, key=lambda each: int(each.operator.partition(" ")[0]))),
         )
+
+
+def _work(row: Any) -> dict[str, int]:
+    counted = row.asDict() if hasattr(row, "asDict") else dict(row)
+    return {name: int(counted[name]) for name in COUNTERS if name in counted}
 
 
 class ProgressListener(StreamingQueryListener):

@@ -20,6 +20,7 @@ from reference.streams import Column
 from reference.windows import Rows, Unbounded, Window
 from spark_impl.frame import Bools, Delta, Frame, empty_columns, empty_delta_frame
 from spark_impl.horizon import Horizon
+from spark_impl.operators.algorithmic import AlgorithmOperator, Prepared
 from spark_impl.operators.base import Operator, Origin
 from spark_impl.operators.input import InputOperator
 from spark_impl.operators.leaf import RowsLeaf, SpanLeaf
@@ -72,12 +73,15 @@ class StageSpec:
     functions: tuple[UserFunction, ...] = field(default=())
     buckets: int = 1
     label: str = ""
+    algorithm: Prepared | None = None
+    """What carries the operator out in place of its columnar kernel."""
 
     @property
     def identity(self) -> bytes:
         """What a checkpoint must have been written by; user functions have no lasting names."""
         plain = re.sub(r"udaf_\d+", "udaf", repr((self.query, self.inputs)))
-        return f"{self.output} {self.scoped} {self.buckets} {plain}".encode()
+        by = f" by {self.algorithm}" if self.algorithm else ""
+        return f"{self.output} {self.scoped} {self.buckets} {plain}{by}".encode()
 
     def plan(self) -> StreamPlan:
         """The operators, ready to run in this process."""
@@ -92,6 +96,7 @@ class StreamPlan(Plan):
     def __init__(self, spec: StageSpec) -> None:
         self.spec = spec
         self.query = spec.query
+        self.algorithm = spec.algorithm
         self.output = spec.output
         self.lead = 1 if spec.scoped else 0
         self.nodes: list[Node] = []
@@ -108,6 +113,13 @@ class StreamPlan(Plan):
     def top(self) -> Operator:
         """The operator of the query, below the output."""
         return self._operator(self.root)
+
+    def work(self, state: PlanState) -> dict[str, int]:
+        """What the algorithm has done so far; nothing if there is none."""
+        return self.top.work(state[self.root]) if isinstance(self.top, AlgorithmOperator) else {}
+
+    def _algorithm(self, query: Query) -> Prepared | None:
+        return self.algorithm if query == self.query else None
 
     def _build(self, query: Query) -> int:
         if not isinstance(query, Windowed) or not isinstance(query.window, Unbounded):

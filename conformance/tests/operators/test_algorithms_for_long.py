@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from pyspark.sql import SparkSession
 
+from conformance.adapter import Adapter
+from conformance.algorithms import algorithm_names
+from conformance.check import check as check_adapter
+from conformance.check import check_cases
+from conformance.own_engines import InProcess
+from conformance.spark_engines import SparkBatch
+from conformance.spark_streaming import SparkStreaming
 from conformance.tests.operators import (
     test_negative_tuples,
     test_punctuated_joins,
@@ -19,6 +27,7 @@ from conformance.tests.operators.algorithm_adapter import (
     runs,
     windows,
 )
+from conformance.tests.operators.test_by_algorithm import query_for
 from conformance.tests.operators.test_join_algorithms import multi_way
 from reference import Range, Unbounded
 from reference.query import Query
@@ -107,3 +116,38 @@ def test_pipelines(approach):
             return shape.make(query, approach)
 
         judge(make, cases, levels)
+
+
+# --- behind the public operators ------------------------------------------------------------------
+
+
+def thousand(adapter: Adapter, name: str, output: str) -> None:
+    """A thousand generated cases; of simple queries, where few others fit the algorithm."""
+    report = check_adapter(adapter, cases=CASES, seed=21)
+    assert report.conforms, [violation.verdict for violation in report.violations]
+    checked = report.levels["final"].checked
+    if checked < CASES:
+        cases = runs(query_for(name), CASES - checked, 22, output=output)
+        more = check_cases(adapter, cases)
+        assert more.conforms, [violation.verdict for violation in more.violations]
+        checked += more.levels["final"].checked
+    assert checked >= CASES - 50
+
+
+@pytest.mark.parametrize("name", algorithm_names())
+def test_in_process(name):
+    thousand(InProcess(algorithm=name), name, "changelog")
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+@pytest.mark.parametrize("name", algorithm_names())
+def test_through_spark(spark: SparkSession, name):
+    thousand(SparkBatch(spark, algorithm=name), name, "changelog")
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+@pytest.mark.parametrize("name", algorithm_names())
+def test_through_streams(spark: SparkSession, name):
+    thousand(SparkStreaming(spark, algorithm=name), name, "changelog")

@@ -230,7 +230,7 @@ WRONG: dict[str, tuple[Callable[[World], object], str]] = {
     ),
     "window join by an unknown algorithm": (
         lambda w: near(w, {}, algorithm="x"),
-        "algorithm 'x' is not known",
+        "there is no algorithm 'x' here; use one of auto, nlw",
     ),
     # set operators
     "union of different types": (

@@ -6,7 +6,6 @@ import heapq
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import count
 from typing import NamedTuple
 
 from reference.clock import NEVER
@@ -103,6 +102,10 @@ class WindowOperator(ABC):
         """Whatever is held and expires up to `now`, in the order of time."""
         return []
 
+    def begin(self, ts: int) -> list[Signed]:
+        """The input has begun, though nothing of it may ever reach this operator."""
+        return []
+
     def held(self) -> Iterator[Signed]:
         """The tuples that are held."""
         return iter(())
@@ -154,12 +157,13 @@ class _Held:
     def __init__(self) -> None:
         self.by_key: dict[Key, list[Signed]] = {}
         self.expiring: list[tuple[int, int, Key, Signed]] = []
-        self.numbers = count()
+        self.added = 0
 
     def add(self, key: Key, new: Signed) -> None:
         self.by_key.setdefault(key, []).append(new)
         if new.ets != NEVER:
-            heapq.heappush(self.expiring, (new.ets, next(self.numbers), key, new))
+            self.added += 1
+            heapq.heappush(self.expiring, (new.ets, self.added, key, new))
 
     def remove(self, key: Key, gone: Signed) -> Signed | None:
         """Take out one tuple with the same row and expiry."""
@@ -451,6 +455,10 @@ class WGroupBy(StatefulOperator):
 
     def key(self, port: int, row: Row) -> Key:
         return sort_key(normal_row([row[at] for at in self.keys]))
+
+    def begin(self, ts: int) -> list[Signed]:
+        """Without keys there is a row from the first instant of the input on."""
+        return [] if self.keys or self.groups else self._updated((), (), ts)
 
     def came(self, port: int, key: Key, new: Signed) -> list[Signed]:
         return self._updated(key, new.row, new.ts)

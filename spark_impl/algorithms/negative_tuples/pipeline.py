@@ -124,14 +124,34 @@ class Pipeline(TupleAtATime[Change]):
     def arrive(self, stream: int, ts: int, row: Row) -> list[Change]:
         self._send_negatives(ts)
         for leaf, window in self.leaves[stream]:
-            self.sent += 1
-            new = Signed(ts, expiry_of(window, ts), 1, row)
-            if new.ets != NEVER:
-                heapq.heappush(self.expiring, (new.ets, self.sent, leaf, new))
-            self._send(leaf, [new])
-            if self.capacity is None:
-                self._drain()
+            self._enter(leaf, Signed(ts, expiry_of(window, ts), 1, row))
         return self._told()
+
+    def take(self, stream: int, arriving: Signed) -> list[Change]:
+        """A tuple whose window has been seen to elsewhere, so that its expiry is known.
+
+        A negative one takes back a tuple that came without an expiry.
+        """
+        self._send_negatives(arriving.ts)
+        for leaf, _ in self.leaves[stream]:
+            self._enter(leaf, arriving)
+        return self._told()
+
+    def begin(self, ts: int) -> list[Change]:
+        """The first instant of the input, whatever becomes of its tuples below."""
+        self._send_negatives(ts)
+        for number, operator in enumerate(self.operators):
+            self._send(number, operator.begin(ts))
+            self._drain()
+        return self._told()
+
+    def _enter(self, leaf: int, arriving: Signed) -> None:
+        self.sent += 1
+        if arriving.sign > 0 and arriving.ets != NEVER:
+            heapq.heappush(self.expiring, (arriving.ets, self.sent, leaf, arriving))
+        self._send(leaf, [arriving])
+        if self.capacity is None:
+            self._drain()
 
     def advance(self, now: int) -> list[Change]:
         if self.approach == "ita" and now < NEVER:
