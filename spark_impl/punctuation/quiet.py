@@ -17,15 +17,18 @@ from reference.expressions import Col
 from reference.types import Value
 from spark_impl.kernels.sweep import distinct_copies, minus_copies
 from spark_impl.operators.base import Operator
+from spark_impl.operators.births import BornOperator
 from spark_impl.operators.distinct_on import DistinctOnOperator
 from spark_impl.operators.group_by import GroupByOperator
+from spark_impl.operators.input import InputOperator
 from spark_impl.operators.join import JoinOperator
+from spark_impl.operators.leaf import RowsLeaf, SpanLeaf
 from spark_impl.operators.output import AppendOperator, ChangelogOperator
 from spark_impl.operators.pairing import Combination
 from spark_impl.operators.sets import SetOperator
 from spark_impl.operators.simple import ProjectOperator, SelectOperator, UnionOperator
 from spark_impl.operators.window_join import WindowJoinOperator
-from spark_impl.plan import Plan
+from spark_impl.plan import Node, Plan
 from spark_impl.punctuation.ledger import Fixed, Ledger, matches
 from spark_impl.punctuation.snapshot import Snapshot
 from spark_impl.punctuation.tap import Tap
@@ -38,8 +41,10 @@ def tap_of(plan: Plan, number: int) -> Tap | None:
     while isinstance(plan.nodes[at].operator, SelectOperator | ProjectOperator):
         path.insert(0, plan.nodes[at].operator)
         (at,) = plan.nodes[at].inputs
-    stream = plan.nodes[at].stream
-    return None if stream is None else Tap([plan.nodes[at].operator, *path], at, stream)
+    node = plan.nodes[at]
+    if node.stream is None or not isinstance(node.operator, SpanLeaf | RowsLeaf):
+        return None
+    return Tap([node.operator, *path], at, node.stream, plan.promised(node.stream))
 
 
 @dataclass
@@ -63,6 +68,10 @@ class Quiet:
                 return self.quiet(node.inputs[0], fixed)
             case ProjectOperator() as project:
                 return self.quiet(node.inputs[0], _below_project(project, fixed))
+            case BornOperator():
+                return self.quiet(node.inputs[0], fixed)
+            case InputOperator():
+                return self._quiet_input(node, fixed)
             case UnionOperator():
                 return all(self.quiet(below, fixed) for below in node.inputs)
             case JoinOperator() as join:
@@ -93,6 +102,15 @@ class Quiet:
             return not tap.coming(ledger, fixed, lambda: pool, depth)
         handed = {at: v for at, v in fixed.items() if tap.raw_places[at] is not None}
         return tap.closed_for(ledger, handed)
+
+    def _quiet_input(self, node: Node, fixed: Fixed) -> bool:
+        """Another stage has said so."""
+        assert node.stream is not None
+        ledger, promised = self.ledgers[node.stream], self.snapshot.plan.promised(node.stream)
+        if promised is None or not ledger.promises:
+            return False
+        raw = promised.spoken_of(fixed)
+        return raw is None or ledger.latest(raw) is None
 
     def _quiet_join(
         self,

@@ -51,6 +51,8 @@ class OperatorProgress:
     """The rows in its state, bookkeeping included."""
     late: int
     """The rows that it dropped in this micro-batch because they were late."""
+    broken: int = 0
+    """The promises that it ignored in this micro-batch because they were false."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,12 @@ class Progress:
         watermark = progress["eventTime"].get("watermark")
         metrics: Mapping[str, Any] = progress["observedMetrics"] or {}
         operators = [
-            OperatorProgress(name.removeprefix(PREFIX), int(row["held"]), int(row["late"]))
+            OperatorProgress(
+                name.removeprefix(PREFIX),
+                int(row["held"]),
+                int(row["late"]),
+                int(row["broken"]) if "broken" in row else 0,
+            )
             for name, row in metrics.items()
             if name.startswith(PREFIX) and int(row["buckets"])
         ]
