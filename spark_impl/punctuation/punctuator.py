@@ -14,6 +14,7 @@ from reference.streams import StreamTuple
 from reference.types import Row
 from spark_impl.frame import Ints
 from spark_impl.operators.base import Piece, store_of
+from spark_impl.operators.group_by import GroupByOperator
 from spark_impl.operators.join import JoinOperator
 from spark_impl.operators.sets import SetOperator
 from spark_impl.plan import Plan, PlanState
@@ -82,6 +83,7 @@ class Punctuator:
         closed: dict[int, list[Question]] = {}
         snapshot = Snapshot(self.plan, state)
         drops: list[Drop] = []
+        over: list[Ints] = []
         for case, own in standings.items():
             promised = any(ledger.closes_something for ledger in own.ledgers.values())
             if own.watermark == NEVER or not promised:
@@ -98,10 +100,34 @@ class Punctuator:
             if view is not None:
                 view.closing = frozenset(closed[case])
             drops += self._surplus(view, quiet)
+            over += self._groups_over(quiet, closed[case])
             own.watch.settle(own.ledgers)
             for question in closed[case]:
                 own.questions.answered(question)
-        return self._without(state, snapshot, drops), closed
+        state = self._without(state, snapshot, drops)
+        return self._without_groups(state, over) if over else state, closed
+
+    def _groups_over(self, quiet: Quiet, closed: Sequence[Question]) -> list[Ints]:
+        """The groups of closed values to which nothing can happen any more, by their hashes."""
+        grouped = self.plan.nodes[self.plan.root].operator
+        if not isinstance(grouped, GroupByOperator):
+            return []
+        names = [column.name for column in self.plan.query.columns]
+        asked = [{names.index(column): value} for column, value in closed]
+        return [
+            quiet.groups_with(self.plan.root, grouped, fixed)
+            for fixed in asked
+            if quiet.quiet(self.plan.root, fixed)
+        ]
+
+    def _without_groups(self, state: PlanState, hashes: Sequence[Ints]) -> PlanState:
+        gone = np.unique(np.concatenate(hashes))
+        changed = list(state)
+        changed[self.plan.root] = {
+            name: piece.drop(piece.find(gone)) if isinstance(piece, Store) else piece
+            for name, piece in state[self.plan.root].items()
+        }
+        return tuple(changed)
 
     def _is_closed(self, question: Question, view: View | None, quiet: Quiet) -> bool:
         column, value = question

@@ -11,12 +11,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from reference.clock import NEVER
 from reference.expressions import Col
 from reference.types import Value
 from spark_impl.kernels.sweep import distinct_copies, minus_copies
-from spark_impl.operators.base import Operator
+from spark_impl.convert import cases_of, python_rows
+from spark_impl.encode import hash_columns
+from spark_impl.frame import Ints
+from spark_impl.operators.base import Operator, seed_of
 from spark_impl.operators.births import BornOperator
 from spark_impl.operators.distinct_on import DistinctOnOperator
 from spark_impl.operators.group_by import GroupByOperator
@@ -167,16 +171,31 @@ class Quiet:
         (below,) = self.snapshot.plan.nodes[number].inputs
         if not self.quiet(below, own):
             return False
-        of_keys = {at: v for at, v in fixed.items() if at < len(places)}
-        schema = tuple(operator.schema[: lead + len(places)])
-        groups = self.snapshot.stored(number, "groups", schema, self.case)
-        there = [group.at for group in groups if matches(group.row, of_keys)]
-        if not there:
+        hashes = self.groups_with(number, operator, fixed)
+        if not len(hashes):
             return True
-        rows = self.snapshot.frame(number, "rows")
-        hashes = self.snapshot.frame(number, "groups")["h"][there]
-        ending = rows["h"][rows["ets"] != NEVER]
-        return not operator.child.retracts and not bool(np.isin(ending, hashes).any())
+        if operator.child.retracts:
+            return False
+        rows = self.snapshot.store(number, "rows").find(hashes).rows
+        return not bool((rows["ets"] != NEVER).any())
+
+    def groups_with(self, number: int, operator: GroupByOperator, fixed: Fixed) -> Ints:
+        """The hashes of the groups that have these values among their keys, in order."""
+        lead = self.snapshot.plan.lead
+        schema = tuple(operator.schema[: len(operator.keys)])
+        of_keys = {at: v for at, v in fixed.items() if at < len(schema) - lead}
+        if len(of_keys) < len(schema) - lead:
+            groups = self.snapshot.stored(number, "groups", schema, self.case)
+            there = [group.at for group in groups if matches(group.row, of_keys)]
+            return np.sort(self.snapshot.frame(number, "groups")["h"][there])
+        # With all keys given there is one such group at most, and it is found by its hash.
+        values = [*[self.case] * lead, *(of_keys[at] for at in range(len(of_keys)))]
+        columns = [pa.array([v], c.type.arrow) for v, c in zip(values, schema, strict=True)]
+        hashes = hash_columns(columns, seed_of(self.snapshot.state[number]), 1)
+        found = self.snapshot.store(number, "groups").find(hashes).rows
+        known = zip(cases_of(found, lead), python_rows(found, schema, lead), strict=True)
+        mine = [case == self.case and matches(row, of_keys) for case, row in known]
+        return found["h"][np.array(mine, np.bool_)]
 
     def _holds(self, number: int, piece: str, fixed: Fixed) -> bool:
         return self._holds_below(number, piece, number, fixed)
