@@ -316,10 +316,11 @@ class _Check:
 
 
 def by_its_clock(right: Expectation, run: Run | Failure) -> Expectation:
-    """What is expected by the clock of the run: it says which tuples are late, and nothing else."""
-    if isinstance(run, Failure) or run.arrival == right.arrival:
+    """What is expected by the clock of the run, which says what is late, and by its insight."""
+    if isinstance(run, Failure) or (run.arrival, run.insight) == (right.arrival, right.insight):
         return right
-    return Expectation(right.case, run.arrival, tuple(step.watermark for step in run.steps))
+    announced = tuple(step.watermark for step in run.steps) if run.arrival == "step" else ()
+    return Expectation(right.case, run.arrival, announced, run.insight)
 
 
 def as_batch(case: Case) -> Case:

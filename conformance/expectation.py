@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 
+from conformance.run import Insight
 from reference import append
 from reference.arrivals import Admitted, Progress, progress
 from reference.case import AppendRow, Case, Change
@@ -30,6 +31,7 @@ class Expectation:
     case: Case
     arrival: str = "element"
     announced: tuple[int | None, ...] = ()
+    insight: Insight = Insight()
 
     @cached_property
     def progress(self) -> list[Progress]:
@@ -57,10 +59,16 @@ class Expectation:
 
         None where nothing is known of promptness.
         """
+        claimed = self.insight.columns
+        if claimed is not None and not claimed:
+            return None
         try:
-            return sound(self.case, self.progress, PATIENCE)
+            found = sound(self.case, self.progress, PATIENCE)
         except Undecided:
             return None
+        if claimed is None:
+            return found
+        return [frozenset(q for q in step if q.column in claimed) for step in found]
 
     @cached_property
     def candidates(self) -> list[Change]:

@@ -94,7 +94,7 @@ def judge(
         return Judgement(case, verdicts)
     if expectation is None:
         announced = tuple(step.watermark for step in run.steps) if run.arrival == "step" else ()
-        expectation = Expectation(case, run.arrival, announced)
+        expectation = Expectation(case, run.arrival, announced, run.insight)
     trial = _Trial(case, run, expectation)
     verdicts = {
         level: trial.verdict(level) if level in wanted else Verdict(level, NOT_CLAIMED)

@@ -15,7 +15,7 @@ from conformance.bags import row_shown
 from conformance.run import Run, StepReport
 from reference.case import Case
 from reference.clock import NEVER
-from reference.promises import OutputPunctuation
+from reference.promises import OutputPunctuation, unexpired_state
 from reference.promises import allowed_state as allowed_by_leaf
 from reference.streams import Constant, Pattern, Punctuation, StreamTuple, Wildcard
 from reference.types import Row, normal, normal_row, sort_key
@@ -52,7 +52,8 @@ def allowed_state(
     found: dict[str, Counter[StreamTuple]] = {name: Counter() for name in right.case.streams}
     if watermark == NEVER:
         return found
-    for leaf, tuples in allowed_by_leaf(right.case, right.at_step(step, watermark)).items():
+    allowed = allowed_by_leaf if right.insight.frees else unexpired_state
+    for leaf, tuples in allowed(right.case, right.at_step(step, watermark)).items():
         found[leaf.stream] += Counter({_plain(t): n for t, n in tuples.items()})
     return found
 

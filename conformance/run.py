@@ -36,6 +36,17 @@ class StepReport:
 
 
 @dataclass(frozen=True)
+class Insight:
+    """What an engine claims to conclude from promises, for the query of a run."""
+
+    columns: frozenset[str] | None = None
+    """The output columns whose values it punctuates in the very step in which they close; None
+    for all. Other punctuations are judged for soundness alone."""
+    frees: bool = True
+    """Whether it frees what promises allow to free; if not, it may hold all that has not expired."""
+
+
+@dataclass(frozen=True)
 class Run:
     """All steps of one case, and by which clock the implementation calls a tuple late."""
 
@@ -45,6 +56,8 @@ class Run:
 
     after_restarts: Sequence[Run] = field(default=())
     """The same case again, each time stopped or killed and restarted somewhere."""
+
+    insight: Insight = Insight()
 
     def changes(self) -> list[Change]:
         return [change for step in self.steps for change in step.changes]

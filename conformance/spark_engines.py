@@ -47,6 +47,7 @@ from reference.query import (
     WindowJoin,
 )
 from reference.sql import python_rows
+from reference.streams import Between, Pattern, Punctuation, Wildcard, pattern_values
 from reference.windows import Range, Rows
 
 if TYPE_CHECKING:
@@ -185,6 +186,45 @@ def events_schema(source: Source) -> StructType:
     return StructType(fields)
 
 
+def promises_table(source: Source, promises: Sequence[tuple[int, Punctuation]]) -> pa.Table:
+    """Punctuations of a stream, each with the number of its case, as a table for Spark.
+
+    Each column is a struct of bounds and values, which can say all that there is to say.
+    """
+    columns: dict[str, pa.Array] = {
+        SCOPE: pa.array([number for number, _ in promises], pa.int64()),
+        TIME: pa.array([promise.ts for _, promise in promises], pa.int64()),
+    }
+    for at, column in enumerate(source.columns):
+        own = column.type.arrow
+        fields = [("low", own), ("high", own), ("values", pa.list_(own))]
+        said = [_said(promise.patterns[at]) for _, promise in promises]
+        columns[column.name] = pa.array(said, pa.struct(fields))
+    return pa.table(columns)
+
+
+def _said(pattern: Pattern) -> dict[str, object] | None:
+    match pattern:
+        case Wildcard():
+            return None
+        case Between(low, high):
+            return {"low": low, "high": high, "values": None}
+        case _:
+            return {"low": None, "high": None, "values": list(pattern_values(pattern))}
+
+
+def promises_schema(source: Source) -> StructType:
+    """The columns of `promises_table` as Spark has them."""
+    from pyspark.sql.types import ArrayType, StructField, StructType
+
+    fields = list(events_schema(source).fields)
+    for at, field in enumerate(fields[2:], start=2):
+        bounds = [StructField(name, field.dataType) for name in ("low", "high")]
+        values = StructField("values", ArrayType(field.dataType))
+        fields[at] = StructField(field.name, StructType([*bounds, values]))
+    return StructType(fields)
+
+
 def _columns(rows: Sequence[tuple[object, ...]], source: Source) -> list[pa.Array]:
     """Columns as they are: an engine must see -0.0 where the case has it."""
     return [
@@ -193,12 +233,12 @@ def _columns(rows: Sequence[tuple[object, ...]], source: Source) -> list[pa.Arra
     ]
 
 
-def positional_table(query: Query, shown: DataFrame) -> pa.Table:
-    """The engine's output as c, t, second, x0, x1, ..."""
+def positional_table(query: Query, shown: DataFrame, *more: str) -> pa.Table:
+    """The engine's output as c, t, second, x0, x1, ..., and what else it has."""
     width = len(query.columns)
     names = [f"x{at}" for at in range(width)]
-    table = shown.toDF(*names, "c", "t", "second").toArrow()
-    return table.select(["c", "t", "second", *names])
+    table = shown.toDF(*names, "c", "t", "second", *more).toArrow()
+    return table.select(["c", "t", "second", *names, *more])
 
 
 # --- from the query algebra to the public operators -----------------------------------------------
@@ -212,12 +252,13 @@ def translated(
     delay: int | None = None,
     use: Use | None = None,
     top: Query | None = None,
+    promises: Mapping[str, DataFrame] | None = None,
 ) -> Relation:
     """A query as a user of the public operators would write it.
 
     `length_of` gives the lengths of windows in the times of the frames; `delay` is for streams;
     `use` names an algorithm to ask for wherever it can do something. `top` is the whole query, if
-    this is a part of one.
+    this is a part of one. `promises` are the punctuations of streams.
     """
     from spark_impl import window_join, windowed
 
@@ -225,15 +266,29 @@ def translated(
     by = None if use is None else use.algorithm(query, top, length_of)
 
     def below(child: Query) -> Relation:
-        return translated(child, frames, length_of=length_of, delay=delay, use=use, top=top)
+        return translated(
+            child,
+            frames,
+            length_of=length_of,
+            delay=delay,
+            use=use,
+            top=top,
+            promises=promises,
+        )
 
     match query:
         case Windowed(source, window):
-            df = frames[source.name]
+            df, promised = frames[source.name], (promises or {}).get(source.name)
             match window:
                 case Range(length, bounds):
                     return windowed(
-                        df, TIME, range=length_of(length), bounds=bounds, delay=delay, scope=SCOPE
+                        df,
+                        TIME,
+                        range=length_of(length),
+                        bounds=bounds,
+                        delay=delay,
+                        punctuations=promised,
+                        scope=SCOPE,
                     )
                 case Rows(count, parts, order):
                     return windowed(
@@ -243,10 +298,13 @@ def translated(
                         partition_by=parts,
                         order_by=order,
                         delay=delay,
+                        punctuations=promised,
                         scope=SCOPE,
                     )
                 case _:
-                    return windowed(df, TIME, unbounded=True, delay=delay, scope=SCOPE)
+                    return windowed(
+                        df, TIME, unbounded=True, delay=delay, punctuations=promised, scope=SCOPE
+                    )
         case Select(child, predicate):
             return below(child).where(spark_expression(predicate, child))
         case Project(child, items):
@@ -286,6 +344,11 @@ def translated(
                 directed=directed,
                 algorithm=by,
                 delay=delay,
+                punctuations={
+                    alias: promises[source.name]
+                    for alias, source in parts_
+                    if promises and source.name in promises
+                },
                 scope=SCOPE,
             )
             return joined if theta is None else joined.where(spark_expression(theta, query))

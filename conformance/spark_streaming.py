@@ -7,6 +7,7 @@ each. A case of its own, which nobody judges, has the rows that make the waterma
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 from collections import Counter, defaultdict
@@ -22,23 +23,28 @@ import pyarrow.parquet as pq
 from conformance.adapter import Claims
 from conformance.algorithms import Use
 from conformance.algorithms import claims as algorithm_claims
+from conformance.insight import insight
 from conformance.run import Failure, Run, StepReport
 from conformance.spark_engines import (
     events_schema,
     events_table,
     local_session,
     positional_table,
+    promises_schema,
+    promises_table,
     translated,
 )
 from conformance.stretch import Schedule, Stretch, schedule
 from conformance.versions import installed_version
+from reference.arrivals import Admitted, tuples_first
 from reference.case import AppendRow, Case, Change
 from reference.clock import MAX_TIME, NEVER
 from reference.expressions import Col
 from reference.oracle import Tuples
 from reference.query import Join, Project, Query, Select, Source, Union, Windowed, WindowJoin
 from reference.sql import python_rows
-from reference.streams import Stream, StreamTuple
+from reference.streams import Constant, Pattern, Punctuation, Stream, StreamTuple, Wildcard
+from reference.types import Row
 from reference.windows import Rows, Unbounded
 
 if TYPE_CHECKING:
@@ -62,6 +68,7 @@ SETTINGS = {
     "spark.sql.streaming.metricsEnabled": "false",
 }
 BUCKETS = 2
+TOLD = "told"
 
 
 class SparkStreaming:
@@ -69,8 +76,6 @@ class SparkStreaming:
 
     name = "spark-streaming"
     claims: Claims = Claims(
-        levels=frozenset({"final", "prompt", "lean", "durable"}),
-        punctuations=False,
         cases_per_query=500,
     )
 
@@ -102,8 +107,9 @@ class SparkStreaming:
             yield from (Failure(why) for _ in cases)
             return
         for case, steps, restarted in zip(cases, plain, again, strict=True):
-            after = (Run(restarted, "step"),) if case.restarts else ()
-            yield Run(steps, "step", after)
+            known = insight(case.query, buckets_of(cases))
+            after = (Run(restarted, "step", insight=known),) if case.restarts else ()
+            yield Run(steps, "step", after, known)
 
     def runs(self, cases: Sequence[Case], restarts: bool = False) -> list[list[StepReport]]:
         """The steps of all cases, from one streaming query; with restarts, after every step."""
@@ -156,6 +162,7 @@ class _StreamRun:
     batches: dict[int, _Step] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.punctuated = has_punctuations(self.cases)
         self.query: Query = self.cases[0].query
         self.output = self.cases[0].output
         self.stretch = Stretch.of(self.query)
@@ -166,6 +173,8 @@ class _StreamRun:
         number = len(self.schedule.watermarks)
         for source in self.query.sources:
             (self.directory / source.name).mkdir()
+            if self.punctuated:
+                promises_in(self.directory, source).mkdir()
         if restarts:
             for step in range(number):
                 self._feed(step)
@@ -199,12 +208,24 @@ class _StreamRun:
                 for own in tuples:
                     own[source.name] = [*own[source.name], StreamTuple(time, nothing)]
             tuples.append({source.name: [StreamTuple(time, nothing)]})
-            path = self.directory / source.name / f"{step:03}.parquet"
-            hidden = path.with_name(f".{path.name}")
-            pq.write_table(events_table(source, tuples), hidden)
-            # Spark reads files in the order of their age.
-            os.utime(hidden, (1_000_000 + step, 1_000_000 + step))
-            hidden.rename(path)
+            _place(self.directory / source.name, step, events_table(source, tuples))
+            if self.punctuated:
+                table = promises_table(source, self._promised(step, source))
+                _place(promises_in(self.directory, source), step, table)
+
+    def _promised(self, step: int, source: Source) -> list[tuple[int, Punctuation]]:
+        """The punctuations of all cases in a step, each with the number of its case."""
+        return [
+            (number, Punctuation(self._time(element.ts, number), element.patterns))
+            for number, arriving in enumerate(self.arriving)
+            for element in (arriving[step].get(source.name, ()) if step < len(arriving) else ())
+            if isinstance(element, Punctuation)
+        ]
+
+    def _time(self, time: int, number: int) -> int:
+        """The time of a promise; beyond all tuples, one is as good as another."""
+        moved = self.stretch.there(time, self.schedule.origins[number])
+        return max(min(moved, 2**62), -(2**62))
 
     def _moved(
         self, number: int, arriving: Sequence[Mapping[str, Any]], step: int, source: Source
@@ -232,20 +253,29 @@ class _StreamRun:
             .parquet(str(self.directory / source.name))
             for source in self.query.sources
         }
+        promises = {
+            source.name: self.session.readStream.schema(promises_schema(source))
+            .option("maxFilesPerTrigger", 1)
+            .parquet(str(promises_in(self.directory, source)))
+            for source in self.query.sources
+            if self.punctuated
+        }
         relation = translated(
             self.query,
             frames,
             length_of=self.stretch.length,
             delay=self.schedule.delay,
             use=self.use,
+            promises=promises,
         )
         make = relation.append if self.output == "append" else relation.changelog
         # What waits for input must see the last tuple of each stream, whatever its keys.
-        shown = make(buckets=1 if self._waits_for_input else BUCKETS, trace=str(trace))
+        buckets = 1 if self._waits_for_input else buckets_of(self.cases)
+        shown = make(buckets=buckets, trace=str(trace), punctuations=self.punctuated)
 
         def sink(batch: DataFrame, number: int) -> None:
             # Collecting runs the micro-batch, and then the trace is complete.
-            rows = positional_table(self.query, batch)
+            rows = positional_table(self.query, batch, *([TOLD] if self.punctuated else []))
             self.batches[number] = _Step(rows, read_trace(trace))
 
         running = (
@@ -270,7 +300,7 @@ class _StreamRun:
         found: list[list[StepReport]] = [[] for _ in self.cases]
         for step in range(len(self.schedule.watermarks)):
             batch = self.batches[step]
-            entries = self._entries(batch.rows)
+            entries, told = self._entries(batch.rows)
             promised = [own[-1].watermark if own else None for own in found]
             holdings = [{}] * len(found) if held is None else held.after(step, batch.held, promised)
             for number, own in enumerate(found):
@@ -284,18 +314,38 @@ class _StreamRun:
                         [entry for entry in made if isinstance(entry, Change)],
                         [entry for entry in made if isinstance(entry, AppendRow)],
                         closed,
-                        (),
+                        [self._punctuation(closed, *question) for question in told[number]],
                         holdings[number],
                     )
                 )
         return found
 
-    def _entries(self, table: pa.Table) -> Mapping[int, list[Change | AppendRow]]:
+    def _punctuation(self, closed: int | None, column: str, row: Row) -> Punctuation:
+        at = [each.name for each in self.query.columns].index(column)
+        patterns: list[Pattern] = [Wildcard() for _ in self.query.columns]
+        patterns[at] = Constant(row[at])
+        return Punctuation(0 if closed is None else closed, tuple(patterns))
+
+    def _entries(
+        self, table: pa.Table
+    ) -> tuple[Mapping[int, list[Change | AppendRow]], Mapping[int, list[tuple[str, Row]]]]:
+        """By case, the rows of the output, and its punctuations: a column and a row with a value."""
+        marks = [None] * table.num_rows
+        if self.punctuated:
+            marks = table.column(TOLD).to_pylist()
+            table = table.drop_columns([TOLD])
         rows = python_rows(table, self.query.columns, 3)
         heads = (table.column(at).to_pylist() for at in range(3))
         found: dict[int, list[Change | AppendRow]] = defaultdict(list)
-        for (number, time, second), row in zip(zip(*heads, strict=True), rows, strict=True):
+        told: dict[int, list[tuple[str, Row]]] = defaultdict(list)
+        for (number, time, second), row, mark in zip(
+            zip(*heads, strict=True), rows, marks, strict=True
+        ):
             if number >= len(self.cases):
+                continue
+            if mark is not None:
+                (column,) = mark
+                told[number].append((column, row))
                 continue
             origin = self.schedule.origins[number]
             ts = self.stretch.back(time, origin)
@@ -304,7 +354,40 @@ class _StreamRun:
                 found[number].append(AppendRow(ts, ets if ets <= MAX_TIME else NEVER, row))
             elif ts <= MAX_TIME:
                 found[number].append(Change(ts, second, row))
-        return found
+        return found, told
+
+
+def _place(directory: Path, step: int, table: pa.Table) -> None:
+    """Put a file where a query reads it, all at once."""
+    path = directory / f"{step:03}.parquet"
+    hidden = path.with_name(f".{path.name}")
+    pq.write_table(table, hidden)
+    # Spark reads files in the order of their age.
+    os.utime(hidden, (1_000_000 + step, 1_000_000 + step))
+    hidden.rename(path)
+
+
+def has_punctuations(cases: Sequence[Case]) -> bool:
+    """Whether any stream of the cases carries one."""
+    return any(
+        isinstance(element, Punctuation)
+        for case in cases
+        for stream in case.streams.values()
+        for element in stream.elements
+    )
+
+
+def buckets_of(cases: Sequence[Case]) -> int:
+    """With promises, two queries in three run in one bucket, where every promise can be passed on."""
+    if not has_punctuations(cases):
+        return BUCKETS
+    dice = hashlib.blake2b(repr(cases[0].query).encode(), digest_size=1).digest()[0]
+    return BUCKETS if dice % 3 == 0 else 1
+
+
+def promises_in(directory: Path, source: Source) -> Path:
+    """Where the punctuations of a stream are put."""
+    return directory / f"{source.name} promises"
 
 
 # --- what is held ---------------------------------------------------------------------------------
@@ -332,8 +415,8 @@ class _Holdings:
         top = self._branches(run.query)
         # A stream under no operator of its own is a stage, too.
         self.stages += [[leaf] for leaf in top if leaf is not None and not _is_rows(leaf.windowed)]
-        self.arrived: list[dict[str, list[StreamTuple]]] = [
-            {source.name: [] for source in run.query.sources} for _ in run.cases
+        self.admitted: list[dict[str, Admitted]] = [
+            {source.name: Admitted() for source in run.query.sources} for _ in run.cases
         ]
 
     def _branches(self, query: Query) -> Branches:
@@ -374,13 +457,11 @@ class _Holdings:
         from spark_impl.inprocess import merged
 
         run = self.run
-        for own, arriving, closed in zip(self.arrived, run.arriving, promised, strict=True):
-            for name in own if step < len(arriving) else ():
-                own[name] += [
-                    element
-                    for element in arriving[step].get(name, ())
-                    if isinstance(element, StreamTuple) and (closed is None or element.ts > closed)
-                ]
+        for own, arriving, closed in zip(self.admitted, run.arriving, promised, strict=True):
+            for name, admitted in own.items() if step < len(arriving) else ():
+                admitted.advance(closed)
+                for element in tuples_first(arriving[step].get(name, ())):
+                    admitted.take(element)
         bags: dict[tuple[int, Windowed], list[Counter[tuple[int, Any]]]] = defaultdict(list)
         for rows in traced:
             leaf = None
@@ -395,7 +476,7 @@ class _Holdings:
         ]
         for (number, windowed), holders in bags.items():
             name = windowed.source.name
-            whole = merged(holders, self.arrived[number][name])
+            whole = merged(holders, self.admitted[number][name].tuples)
             found[number][name] += [StreamTuple(*held) for held in whole.elements()]
         return found
 

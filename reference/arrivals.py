@@ -107,7 +107,7 @@ def progress(
     found: list[Progress] = []
     for step, arriving in enumerate(case.arrivals()):
         for name, elements in arriving.items():
-            ordered = elements if arrival == "element" else _tuples_first(elements)
+            ordered = elements if arrival == "element" else tuples_first(elements)
             for element in ordered:
                 current[name].take(element)
         if arrival == "step":
@@ -134,7 +134,8 @@ def slowest(watermarks: Sequence[int | None]) -> int | None:
     return min(known) if len(known) == len(watermarks) else None
 
 
-def _tuples_first(elements: Sequence[Element]) -> list[Element]:
+def tuples_first(elements: Sequence[Element]) -> list[Element]:
+    """The elements of a step where that is the unit of arrival, as they count."""
     tuples: list[Element] = [e for e in elements if isinstance(e, StreamTuple)]
     promises = [e for e in elements if isinstance(e, Punctuation)]
     return tuples + promises

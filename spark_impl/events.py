@@ -20,6 +20,7 @@ from spark_impl.lifetimes import Lifetimes, columns_of
 from spark_impl.sparktypes import key_type, model_columns
 from spark_impl.streaming.carrier import delay_text, event_time
 from spark_impl.streaming.flow import Flow, stream
+from spark_impl.streaming.promises import Promises
 from spark_impl.times import Clock
 
 RESERVED = "__tickproof_"
@@ -40,6 +41,7 @@ class Events:
     late: str = "drop"
     delay: int = 0
     """What happens to late rows of a stream, and by how many ticks rows may be delayed."""
+    promises: Promises | None = None
 
     @classmethod
     def of(
@@ -78,6 +80,23 @@ class Events:
         if not made.fields:
             raise QueryError(f"{what}: {ts!r} is the only column; there is nothing to query")
         return replace(made, window=made.checked_window(what))
+
+    def promised(self, df: object, ts: str, scope: str | None, what: str) -> Events:
+        """With promises about the rows, as a DataFrame (see `spark_impl.streaming.promises`)."""
+        if df is None:
+            return self
+        what = f"{what}, punctuations="
+        if not isinstance(df, DataFrame):
+            raise QueryError(f"{what}: give a DataFrame, not a {type(df).__name__}")
+        if df.isStreaming != self.df.isStreaming:
+            raise QueryError(f"{what}: rows and promises must both be streaming, or neither")
+        session = self.df.sparkSession
+
+        def find(name: str, names: Sequence[str]) -> int:
+            return place_of(name, names, session, what)
+
+        made = Promises.of(df, ts, scope, self.fields, self.clock, find, what)
+        return replace(self, promises=made)
 
     @property
     def places(self) -> list[int]:
@@ -175,7 +194,8 @@ class Events:
             *(["scope"] if self.scope is not None else []),
         )
         label = f"windowed({', '.join(self.names)})"
-        return stream(made, self.fields, self.scope is not None, self.window, self.late, label)
+        scoped = self.scope is not None
+        return stream(made, self.fields, scoped, self.window, self.late, label, self.promises)
 
     def lifetimes(self, at: SparkColumn | None) -> Lifetimes:
         """The rows with `ts` and `ets`; with an instant in ticks, those that are live then."""

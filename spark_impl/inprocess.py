@@ -26,7 +26,8 @@ from spark_impl.horizon import Horizon
 from spark_impl.lateness import Gate
 from spark_impl.operators.base import Origin
 from spark_impl.plan import By, Plan, PlanState
-from spark_impl.punctuation.punctuator import Punctuator
+from spark_impl.punctuation.join_rules import Watch
+from spark_impl.punctuation.punctuator import Punctuator, Standing
 from spark_impl.punctuation.questions import Question, Questions
 from spark_impl.state import state_from_bytes, state_to_bytes
 
@@ -97,6 +98,7 @@ class _Run:
         self.gates = [{source.name: Gate(source.columns) for source in self.sources} for _ in cases]
         self.questions = [Questions(cases[0].query) for _ in cases]
         self.punctuator = Punctuator(self.plan) if by is None else None
+        self.watches = [Watch() for _ in cases]
         self.state: PlanState = self.plan.initial()
 
     def steps(self, finish: bool, restart_always: bool) -> list[list[StepResult]]:
@@ -133,7 +135,8 @@ class _Run:
                 fresh = arrivals[name][-1][1]
                 self.questions[at].note(name, fresh, gate.promises[known:])
                 if self.punctuator is not None:
-                    wanted = self.punctuator.let_in(at, name, fresh, self.questions[at])
+                    watch = self.watches[at]
+                    wanted = self.punctuator.let_in(watch, name, fresh, self.questions[at])
                     arrivals[name][-1] = (at, list(wanted))
             after = [(gate.late, gate.broken) for gate in gates.values()]
             ends = number >= last[at] and (finish or not case.steps)
@@ -161,11 +164,15 @@ class _Run:
         ledgers = [{name: gate.ledger() for name, gate in gates.items()} for gates in self.gates]
         if not any(ledger.closes_something for own in ledgers for ledger in own.values()):
             return
-        watermarks = [result.watermark for result in results]
-        self.state, closed = self.punctuator.after(self.state, ledgers, watermarks, self.questions)
-        for result, questions in zip(results, closed, strict=True):
-            at = result.watermark if result.watermark is not None else 0
-            result.punctuations = [self._output_punctuation(at, own) for own in questions]
+        standings = {
+            at: Standing(own, results[at].watermark, self.questions[at], self.watches[at])
+            for at, own in enumerate(ledgers)
+        }
+        self.state, closed = self.punctuator.after(self.state, standings)
+        for number, questions in closed.items():
+            watermark = results[number].watermark
+            at = watermark if watermark is not None else 0
+            results[number].punctuations = [self._output_punctuation(at, q) for q in questions]
 
     def _output_punctuation(self, ts: int, question: Question) -> Punctuation:
         name, value = question
@@ -243,8 +250,8 @@ class _Run:
                 gates[name] = Gate.from_bytes(gate.columns, gate.to_bytes())
         for at, stops in enumerate(stopped):
             if stops:
-                if self.punctuator is not None:
-                    self.punctuator.forget(at)
+                # Nothing is known any more of what has changed.
+                self.watches[at] = Watch()
                 data = self.questions[at].to_bytes()
                 self.questions[at] = Questions.from_bytes(self.plan.query, data)
                 for name, gate in self.gates[at].items():

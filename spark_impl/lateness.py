@@ -9,24 +9,23 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from reference.streams import (
-    Between,
     Column,
-    Constant,
     Element,
-    Nothing,
-    OneOf,
-    Pattern,
     Punctuation,
     StreamTuple,
     Watermark,
-    Wildcard,
     pattern_values,
 )
 from reference.types import Value, normal, sort_key
 from spark_impl.punctuation.ledger import Ledger, PromiseIndex, named_column
+from spark_impl.punctuation.written import (
+    promise_from_json,
+    promise_to_json,
+    row_from_json,
+    row_to_json,
+)
 
 
 def _key(at: int, value: Value) -> object:
@@ -112,11 +111,8 @@ class Gate:
                 "watermark": self.watermark,
                 "late": self.late,
                 "broken": self.broken,
-                "promises": [
-                    [p.ts, [self._pattern(n, q) for n, q in enumerate(p.patterns)]]
-                    for p in self.promises
-                ],
-                "admitted": [[t.ts, self._written(t.row)] for t in self.admitted],
+                "promises": [promise_to_json(p, self.columns) for p in self.promises],
+                "admitted": [[t.ts, row_to_json(t.row, self.columns)] for t in self.admitted],
             }
         ).encode()
 
@@ -125,43 +121,6 @@ class Gate:
         """Undo `to_bytes`."""
         raw = json.loads(data)
         gate = cls(columns, raw["watermark"], late=raw["late"], broken=raw["broken"])
-        promises = [
-            Punctuation(ts, tuple(gate._read_pattern(n, q) for n, q in enumerate(patterns)))
-            for ts, patterns in raw["promises"]
-        ]
-        admitted = [StreamTuple(ts, tuple(gate._read(row))) for ts, row in raw["admitted"]]
+        promises = [promise_from_json(own, columns) for own in raw["promises"]]
+        admitted = [StreamTuple(ts, row_from_json(row, columns)) for ts, row in raw["admitted"]]
         return replace(gate, promises=promises, admitted=admitted)
-
-    def _written(self, row: Sequence[Any]) -> list[Any]:
-        return [c.type.to_json(v) for c, v in zip(self.columns, row, strict=True)]
-
-    def _read(self, row: Sequence[Any]) -> list[Any]:
-        return [c.type.from_json(v) for c, v in zip(self.columns, row, strict=True)]
-
-    def _pattern(self, at: int, pattern: Pattern) -> list[Any]:
-        write = self.columns[at].type.to_json
-        match pattern:
-            case Constant(value):
-                return ["constant", write(value)]
-            case Between(low, high):
-                return ["between", write(low), write(high)]
-            case OneOf(values):
-                return ["one_of", *map(write, values)]
-            case Nothing():
-                return ["nothing"]
-            case _:
-                return ["any"]
-
-    def _read_pattern(self, at: int, raw: Sequence[Any]) -> Pattern:
-        kind, *values = raw[0], *map(self.columns[at].type.from_json, raw[1:])
-        match kind:
-            case "constant":
-                return Constant(values[0])
-            case "between":
-                return Between(*values)
-            case "one_of":
-                return OneOf(tuple(values))
-            case "nothing":
-                return Nothing()
-            case _:
-                return Wildcard()

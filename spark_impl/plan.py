@@ -47,6 +47,7 @@ from spark_impl.operators.pairing import bound, conjunction, conjuncts
 from spark_impl.operators.sets import SetOperator
 from spark_impl.operators.simple import ProjectOperator, SelectOperator, UnionOperator
 from spark_impl.operators.window_join import WindowJoinOperator
+from spark_impl.punctuation.promised import Promised
 
 CASE: Final = Column("\0case", BIGINT)
 """The first column of a multiplexed plan; users' names cannot hold NUL."""
@@ -88,9 +89,14 @@ class Plan:
         self._numbers: dict[Query, int] = {}
         # Only a group-by without keys has to know when its input began.
         self._births = any(isinstance(node, GroupBy) and not node.keys for node in walk(query))
-        root = self._add(query)
+        self.root = self._add(query)
+        """The number of the operator on top, below the output."""
         last = AppendOperator if output == "append" else ChangelogOperator
-        self.nodes.append(Node(last(self.nodes[root].operator), (root,)))
+        self.nodes.append(Node(last(self.nodes[self.root].operator), (self.root,)))
+
+    def promised(self, stream: str) -> Promised | None:
+        """What promises about a stream speak of, if not just of its own columns."""
+        return None
 
     @property
     def schema(self) -> tuple[Column, ...]:
@@ -131,8 +137,7 @@ class Plan:
             found += node.operator.held(own)
         return found
 
-    @staticmethod
-    def _arrived(node: Node, arrivals: Mapping[str, Frame]) -> Frame:
+    def _arrived(self, node: Node, arrivals: Mapping[str, Frame]) -> Frame:
         assert node.stream is not None
         if node.stream in arrivals:
             return arrivals[node.stream]

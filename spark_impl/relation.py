@@ -35,7 +35,7 @@ from reference.query import Within
 from reference.streams import Column
 from reference.types import Type
 from reference.windows import Range, Rows, Unbounded, Window
-from spark_impl import by_algorithm, lifetimes
+from spark_impl import by_algorithm, lifetimes, told
 from spark_impl.algorithms.bounds import Constraint
 from spark_impl.algorithms.catalogue import Situation
 from spark_impl.choosing import Choice, Given, Statistics, choose
@@ -46,6 +46,7 @@ from spark_impl.sparktypes import key_type, model_columns, plain_type, same_type
 from spark_impl.streaming import flow
 from spark_impl.streaming.buckets import DEFAULT_BUCKETS
 from spark_impl.streaming.flow import Flow
+from spark_impl.streaming.promises import CONSTRAINED
 from spark_impl.streaming.snapshot import Snapshots
 from spark_impl.times import Clock
 
@@ -80,6 +81,7 @@ def windowed(
     null_ts: str = "error",
     late: str = "drop",
     delay: str | int | datetime.timedelta | None = None,
+    punctuations: DataFrame | None = None,
     scope: str | None = None,
 ) -> Relation:
     """See a DataFrame of events through a window.
@@ -99,6 +101,10 @@ def windowed(
     The DataFrame may be a streaming one. Then `delay` says how far behind the newest row a row may
     come ("10 seconds" if you do not say); a row that comes later than the watermark is dropped and
     counted, or stops the query with `late="error"`.
+
+    `punctuations` is a DataFrame of promises about the rows: each of its rows, with the same time
+    column and any of the other columns, says that no row that matches has a later time. See
+    docs/punctuations.md for what its columns may say, and for what the operators make of it.
 
     >>> from spark_impl import windowed
     >>> bids = spark.createDataFrame([(1, 20.0), (4, 25.0)], "ts bigint, price double")
@@ -128,7 +134,7 @@ def windowed(
     _check_frame(df, "windowed")
     events = Events.of(
         df, ts, window, scope, null_ts == "drop", "windowed", late, _delay(df, delay, "windowed")
-    )
+    ).promised(punctuations, ts, scope, "windowed")
     events.refuse_nulls("windowed")
     return _leaf(events, ts)
 
@@ -145,13 +151,15 @@ def window_join(
     null_ts: str = "error",
     late: str = "drop",
     delay: str | int | datetime.timedelta | None = None,
+    punctuations: Mapping[str, DataFrame] | None = None,
     scope: str | None = None,
 ) -> Relation:
     """Join streams whose times must be close, pair by pair.
 
     `within={("a", "b"): "5 s"}` keeps pairs at most 5 seconds apart; with `directed=True`, `b`
     comes with or after `a`. Pairs that are not named are not constrained. `null_ts`, `late` and
-    `delay` are those of `windowed`, `algorithm` and `statistics` those of `join`.
+    `delay` are those of `windowed`, and so are `punctuations`, by the names of the inputs;
+    `algorithm` and `statistics` are those of `join`.
 
     >>> from spark_impl import window_join
     >>> seen = spark.createDataFrame([(1, 7, "in"), (9, 7, "out")], "ts bigint, car int, a string")
@@ -171,12 +179,15 @@ def window_join(
     pairs = _pairs(within, inputs)
     _check_choice("null_ts", null_ts, NULL_TS, "window_join")
     _check_choice("late", late, LATE, "window_join")
+    promises = dict(punctuations or {})
+    if unknown := sorted(set(promises) - set(inputs)):
+        raise QueryError(f"window_join: punctuations= names {unknown[0]!r}, which is no input")
     leaves = {}
     for name, df in inputs.items():
         what = f"window_join, input {name!r}"
         leaves[name] = Events.of(
             df, ts, Unbounded(), scope, null_ts == "drop", what, late, _delay(df, delay, what)
-        )
+        ).promised(promises.get(name), ts, scope, what)
     relations = {name: _leaf(events, ts) for name, events in leaves.items()}
     first, *others = relations.values()
     keys = names_of(on, "window_join: on=")
@@ -299,7 +310,7 @@ class Relation:
 
         def build(at: SparkColumn | None) -> Own:
             own = self._built(at)
-            return _rewritten(own, lambda named: named.where(condition), "where", filters=True)
+            return _where(own, condition, "where")
 
         return Relation(
             build,
@@ -415,7 +426,7 @@ class Relation:
                     made = _driver(made).join(made, theirs, keys)
             if theta is None:
                 return made
-            return _rewritten(made, lambda named: named.where(theta), "join", filters=True)
+            return _where(made, theta, "join")
 
         shown = [*(f"on {key}" for key in keys)]
         shown += [f"theta {_text(theta)}"] if theta is not None else []
@@ -594,10 +605,19 @@ class Relation:
 
     # --- answers ----------------------------------------------------------------------------------
 
-    def changelog(self, *, buckets: int = DEFAULT_BUCKETS, trace: str | None = None) -> DataFrame:
+    def changelog(
+        self,
+        *,
+        buckets: int = DEFAULT_BUCKETS,
+        trace: str | None = None,
+        punctuations: bool = False,
+    ) -> DataFrame:
         """What changes when: the columns, `ts`, and `sign` (+1 a row comes, -1 one goes).
 
         If the relation has columns named `ts` or `sign`, these two are `_ts` and `_sign`.
+
+        With `punctuations`, there is one more column, `constrained`, and rows of sign 0: each says
+        that no more rows come that have its value in the column that `constrained` names.
 
         Over streams it is a streaming DataFrame, for output mode "append". The keys of each
         operator are spread over `buckets` groups, whose number belongs to the checkpoint. `trace`
@@ -617,22 +637,30 @@ class Relation:
         own = self._whole
         if isinstance(own, Flow):
             rows = flow.output(own, "changelog", buckets, trace)
-            return self._shown(rows, {"ts": self._clock.to_user("ts"), "sign": "sign"})
+            times = {"ts": self._clock.to_user("ts"), "sign": "sign"}
+            return self._told(rows, times, punctuations)
         if own.entries is not None:
-            return self._shown(own.entries, {"ts": self._clock.to_user("ts"), "sign": "sign"})
+            times = {"ts": self._clock.to_user("ts"), "sign": "sign"}
+            return self._told(own.entries, times, punctuations)
         scope = ["scope"] if own.scoped else []
         # To explode a constant costs next to nothing; a row of its own for each time would not.
         rows = own.df.selectExpr(
             *columns_of(len(own.fields)), *scope, "ts", "ets", "explode(array(1, -1)) AS sign"
         ).where(f"sign = 1 OR ets < {NEVER}L")
         time = self._clock.to_user("IF(sign = 1, ts, ets)")
-        return self._shown(rows, {"ts": time, "sign": "sign"})
+        return self._told(rows, {"ts": time, "sign": "sign"}, punctuations)
 
-    def append(self, *, buckets: int = DEFAULT_BUCKETS, trace: str | None = None) -> DataFrame:
+    def append(
+        self,
+        *,
+        buckets: int = DEFAULT_BUCKETS,
+        trace: str | None = None,
+        punctuations: bool = False,
+    ) -> DataFrame:
         """Of a join: each row once, with `ts` and `ets` (NULL for rows that never expire).
 
         Over streams, a row comes out as soon as its end is certain; the options are those of
-        `changelog`.
+        `changelog`. (An output punctuation has a name in `constrained`, and all other rows NULL.)
 
         >>> from spark_impl import windowed
         >>> bids = spark.createDataFrame([(1, 7), (3, 7)], "ts bigint, id int")
@@ -657,7 +685,7 @@ class Relation:
         times = {"ts": self._clock.to_user("ts"), "ets": ends}
         own = self._whole
         df = flow.output(own, "append", buckets, trace) if isinstance(own, Flow) else own.df
-        return self._shown(df, times)
+        return self._told(df, times, punctuations)
 
     def foreach_snapshot(
         self,
@@ -783,6 +811,19 @@ class Relation:
 
     def _built(self, at: SparkColumn | None) -> Own:
         return self._whole if at is None else self._build(at)
+
+    def _told(self, df: DataFrame, extra: Mapping[str, str], punctuations: bool) -> DataFrame:
+        """The user's names again, with output punctuations if they are wanted."""
+        own = self._whole
+        if not punctuations:
+            tells = isinstance(own, Flow) and own.punctuated
+            return self._shown(told.without(df) if tells else df, extra)
+        if isinstance(own, Flow) and own.punctuated:
+            constrained, df = CONSTRAINED, told.marked(df, own)
+        else:
+            # Nothing is promised, or all rows are out, and there is nothing left to promise.
+            constrained = "CAST(NULL AS array<string>)"
+        return self._shown(df, {**extra, CONSTRAINED: constrained})
 
     def _shown(self, df: DataFrame, extra: Mapping[str, str]) -> DataFrame:
         """The user's names again; ours step aside where they clash."""
@@ -1071,7 +1112,22 @@ def _rewritten(
         if field.name.startswith(RESERVED):
             raise QueryError(f"{what}: {RESERVED}... is reserved; write all columns as '*'")
     names = [*columns_of(len(fields)), *own.extra]
-    return own.changed(lambda df: change(_named(own, df, stars)).toDF(*names), fields, filters)
+
+    def by_position(df: DataFrame) -> DataFrame:
+        return change(_named(own, df, stars)).toDF(*names)
+
+    if isinstance(own, Flow) and own.punctuated:
+        places = told.moves(own, by_position, len(fields))
+        return own.changed(by_position, fields, filters, places)
+    return own.changed(by_position, fields, filters)
+
+
+def _where(own: Own, condition: SparkColumn | str, what: str) -> Own:
+    """The rows for which a condition under the user's names is true."""
+    sign = RESERVED + "sign"
+    return _rewritten(
+        own, lambda named: told.filtered(named, condition, own, sign), what, filters=True
+    )
 
 
 def _only(own: Own, places: Sequence[int]) -> Own:
@@ -1079,9 +1135,13 @@ def _only(own: Own, places: Sequence[int]) -> Own:
     extra = own.extra
     columns = [F.col(f"c{place}").alias(f"c{at}") for at, place in enumerate(places)]
     fields: Fields = tuple(own.fields[place] for place in places)
+    moves: list[int | None] = [*places]
     if not places:
         columns = [F.lit(True).alias("c0")]
         fields = (T.StructField("", T.BooleanType()),)
+        moves = [None]
+    if isinstance(own, Flow):
+        return own.changed(lambda df: df.select(*columns, *extra), fields, moves=moves)
     return own.changed(lambda df: df.select(*columns, *extra), fields)
 
 

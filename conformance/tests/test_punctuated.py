@@ -13,7 +13,7 @@ from conformance.run import Run, StepReport
 from reference import AppendRow, Constant, Punctuation, Rows, Source, Unbounded, parse_lanes
 from reference.streams import StreamTuple
 from reference.types import Value
-from spark_impl.punctuation.join_rules import AnyJoinRule
+from spark_impl.punctuation.join_rules import AnyJoinRule, Watch
 from spark_impl.punctuation.punctuator import Punctuator
 from spark_impl.punctuation.questions import Questions
 from spark_impl.punctuation.rule import Drop, View
@@ -71,12 +71,12 @@ def without_drop(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def wrong(
         self: Punctuator,
-        case: int,
+        watch: Watch,
         stream: str,
         tuples: Sequence[StreamTuple],
         questions: Questions,
     ) -> Sequence[StreamTuple]:
-        self.watches[case].arrived.setdefault(stream, []).extend(t.row for t in tuples)
+        watch.arrived.setdefault(stream, []).extend(t.row for t in tuples)
         return tuples
 
     monkeypatch.setattr(Punctuator, "let_in", wrong)

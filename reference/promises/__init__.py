@@ -56,6 +56,7 @@ from reference.promises.questions import (
     needs,
     sound,
     soundness,
+    unexpired_state,
 )
 
 __all__ = [
@@ -77,4 +78,5 @@ __all__ = [
     "origins",
     "sound",
     "soundness",
+    "unexpired_state",
 ]

@@ -125,11 +125,16 @@ def allowed_state(case: Case, progress: Progress) -> State:
     try:
         return Situation(case, progress).allowed()
     except Undecided:
-        W = BEFORE if progress.watermark is None else progress.watermark
-        return {
-            own.leaf: Counter(h.tuple for h in own.held(own.admitted.tuples) if h.end > W)
-            for own in leaf_inputs(case.query, progress)
-        }
+        return unexpired_state(case, progress)
+
+
+def unexpired_state(case: Case, progress: Progress) -> State:
+    """The tuples whose windows have not passed."""
+    W = BEFORE if progress.watermark is None else progress.watermark
+    return {
+        own.leaf: Counter(h.tuple for h in own.held(own.admitted.tuples) if h.end > W)
+        for own in leaf_inputs(case.query, progress)
+    }
 
 
 @dataclass(frozen=True)

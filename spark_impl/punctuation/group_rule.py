@@ -63,7 +63,7 @@ class GroupByRule(KeyedRule):
             return False
         if any(not item.args for item in self.aggregates):
             return True
-        if self.varied and not self.taps[0].pipe and view.ledger(0).is_unselective(own):
+        if self.varied and self.taps[0].treats_alike(view.ledger(0), own):
             return True
         trials = itertools.islice(self._trials(view, coming), MOST_TRIALS + 1)
         for number, tuples in enumerate(trials):

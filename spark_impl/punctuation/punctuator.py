@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from reference.case import OUTPUTS
 from reference.clock import NEVER
 from reference.streams import StreamTuple
 from reference.types import Row
 from spark_impl.frame import Ints
 from spark_impl.operators.base import Piece, store_of
+from spark_impl.operators.group_by import GroupByOperator
 from spark_impl.operators.join import JoinOperator
 from spark_impl.operators.sets import SetOperator
 from spark_impl.plan import Plan, PlanState
@@ -25,6 +28,17 @@ from spark_impl.punctuation.snapshot import Snapshot, instant_of, without
 from spark_impl.store import Store
 
 
+@dataclass
+class Standing:
+    """One case after a step, apart from the state of the operators."""
+
+    ledgers: Mapping[str, Ledger]
+    watermark: int | None
+    """What the step has reached."""
+    questions: Questions
+    watch: Watch
+
+
 class Punctuator:
     """Looks at the state of a plan, in the light of the promises of its streams."""
 
@@ -33,10 +47,9 @@ class Punctuator:
         self.rule: Rule | None = rule_for(plan)
         found = {number: tap_of(plan, number) for number in range(len(plan.nodes) - 1)}
         self.taps = {number: tap for number, tap in found.items() if tap is not None}
-        self.watches: dict[int, Watch] = defaultdict(Watch)
 
     def let_in(
-        self, case: int, stream: str, tuples: Sequence[StreamTuple], questions: Questions
+        self, watch: Watch, stream: str, tuples: Sequence[StreamTuple], questions: Questions
     ) -> Sequence[StreamTuple]:
         """The tuples of a stream that are worth a look.
 
@@ -60,55 +73,69 @@ class Punctuator:
                     at is not None and questions.is_answered(name, t.row[at]) for name, at in keys
                 )
             ]
-        self.watches[case].arrived.setdefault(stream, []).extend(t.row for t in tuples)
+        watch.arrived.setdefault(stream, []).extend(t.row for t in tuples)
         return tuples
 
-    def forget(self, case: int) -> None:
-        """After a restart: nothing is known of what has changed."""
-        self.watches.pop(case, None)
-
     def after(
-        self,
-        state: PlanState,
-        ledgers: Sequence[Mapping[str, Ledger]],
-        watermarks: Sequence[int | None],
-        questions: Sequence[Questions],
-    ) -> tuple[PlanState, list[list[Question]]]:
-        """The state without what nothing can need, and for each case what is closed since.
-
-        A case has its ledgers, the watermark that the step reached, and its open questions.
-        """
-        closed: list[list[Question]] = [[] for _ in ledgers]
-        snapshot = Snapshot(self.plan, state, len(ledgers))
+        self, state: PlanState, standings: Mapping[int, Standing]
+    ) -> tuple[PlanState, dict[int, list[Question]]]:
+        """The state without what nothing can need, and for each case what is closed since."""
+        closed: dict[int, list[Question]] = {}
+        snapshot = Snapshot(self.plan, state)
         drops: list[Drop] = []
-        for case, own in enumerate(ledgers):
-            promised = any(ledger.closes_something for ledger in own.values())
-            if watermarks[case] == NEVER or not promised:
-                self.watches[case].arrived.clear()
+        over: list[Ints] = []
+        for case, own in standings.items():
+            promised = any(ledger.closes_something for ledger in own.ledgers.values())
+            if own.watermark == NEVER or not promised:
+                own.watch.arrived.clear()
                 continue
-            quiet = Quiet(self.taps, snapshot, case, own)
+            quiet = Quiet(self.taps, snapshot, case, own.ledgers)
             view = None
             if self.rule is not None:
-                at = instant_of(watermarks[case])
-                view = View(self.rule, snapshot, case, own, at)
-                view.was_closed = questions[case].is_answered
-                view.watch = self.watches[case]
-                self.rule.prepare(view, questions[case].open())
-            closed[case] = [q for q in questions[case].open() if self._is_closed(q, view, quiet)]
+                view = View(self.rule, snapshot, case, own.ledgers, instant_of(own.watermark))
+                view.was_closed = own.questions.is_answered
+                view.watch = own.watch
+                self.rule.prepare(view, own.questions.open())
+            closed[case] = [q for q in own.questions.open() if self._is_closed(q, view, quiet)]
             if view is not None:
                 view.closing = frozenset(closed[case])
             drops += self._surplus(view, quiet)
-            self.watches[case].settle(own)
+            over += self._groups_over(quiet, closed[case])
+            own.watch.settle(own.ledgers)
             for question in closed[case]:
-                questions[case].answered(question)
-        return self._without(state, snapshot, drops), closed
+                own.questions.answered(question)
+        state = self._without(state, snapshot, drops)
+        return self._without_groups(state, over) if over else state, closed
+
+    def _groups_over(self, quiet: Quiet, closed: Sequence[Question]) -> list[Ints]:
+        """The groups of closed values to which nothing can happen any more, by their hashes."""
+        grouped = self.plan.nodes[self.plan.root].operator
+        if not isinstance(grouped, GroupByOperator):
+            return []
+        names = [column.name for column in self.plan.query.columns]
+        asked = [{names.index(column): value} for column, value in closed]
+        return [
+            quiet.groups_with(self.plan.root, grouped, fixed)
+            for fixed in asked
+            if quiet.quiet(self.plan.root, fixed)
+        ]
+
+    def _without_groups(self, state: PlanState, hashes: Sequence[Ints]) -> PlanState:
+        gone = np.unique(np.concatenate(hashes))
+        changed = list(state)
+        changed[self.plan.root] = {
+            name: piece.drop(piece.find(gone)) if isinstance(piece, Store) else piece
+            for name, piece in state[self.plan.root].items()
+        }
+        return tuple(changed)
 
     def _is_closed(self, question: Question, view: View | None, quiet: Quiet) -> bool:
         column, value = question
-        if view is not None and view.rule.exact:
+        # Another operator has to know that nothing of the value is sent, not only no new row.
+        if view is not None and view.rule.exact and self.plan.output in OUTPUTS:
             return view.rule.is_sound(view, column, value)
         names = [c.name for c in self.plan.query.columns]
-        return quiet.quiet(len(self.plan.nodes) - 1, {names.index(column): value})
+        return quiet.quiet(self.plan.root, {names.index(column): value})
 
     # --- forgetting -------------------------------------------------------------------------------
 

@@ -8,8 +8,9 @@ asked until the answer is yes, once.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from reference.expressions import Col
 from reference.query import (
@@ -102,6 +103,8 @@ class _Asked:
     """Values that tuples carry, by their keys."""
     ranges: list[Pattern] = field(default_factory=list)
     """Patterns that are about values they do not name."""
+    mine: Callable[[Value], bool] = lambda value: True
+    """Which values to ask for."""
     open: dict[object, Value] = field(default_factory=dict)
     done: dict[object, Value] = field(default_factory=dict)
 
@@ -125,7 +128,7 @@ class _Asked:
 
     def _ask(self, value: Value) -> None:
         key = _key(value)
-        if key not in self.done:
+        if key not in self.done and key not in self.open and self.mine(value):
             self.open[key] = normal(value)
 
 
@@ -136,10 +139,21 @@ def _key(value: Value) -> object:
 class Questions:
     """The questions of one case."""
 
-    def __init__(self, query: Query) -> None:
+    def __init__(
+        self,
+        query: Query,
+        traced: Sequence[Origins] | None = None,
+        mine: Callable[[Value], bool] | None = None,
+    ) -> None:
+        """`traced` has the origins of each column, if they are not those of the query alone.
+
+        Only values that are `mine` are asked for, if that is given.
+        """
         self._asked = [
-            (_Asked(column), own)
-            for column, own in zip(query.columns, origins(query), strict=True)
+            (_Asked(column) if mine is None else _Asked(column, mine=mine), own)
+            for column, own in zip(
+                query.columns, origins(query) if traced is None else traced, strict=True
+            )
             if own
         ]
 
@@ -147,13 +161,44 @@ class Questions:
         self, stream: str, tuples: Iterable[StreamTuple], promises: Iterable[Punctuation]
     ) -> None:
         """Take in what was let in of a stream in a step."""
-        mine = [(own, at) for own, places in self._asked for name, at in places if name == stream]
-        for tuple_ in tuples if mine else ():
-            for own, at in mine:
-                own.see(tuple_.row[at])
+        for at in self.places(stream):
+            self.see(stream, at, (tuple_.row[at] for tuple_ in tuples))
+        self.hear(stream, promises)
+
+    def places(self, stream: str) -> set[int]:
+        """The columns of a stream whose values are of interest."""
+        return {at for _, places in self._asked for name, at in places if name == stream}
+
+    def see(self, stream: str, at: int, values: Iterable[Value]) -> None:
+        """Tuples with these values in a column of a stream were let in."""
+        asked = [own for own, places in self._asked if (stream, at) in places]
+        for value in values:
+            for own in asked:
+                own.see(value)
+
+    def hear(self, stream: str, promises: Iterable[Punctuation]) -> None:
+        """A stream has made these promises."""
+        asked = [(own, at) for own, places in self._asked for name, at in places if name == stream]
         for promise in promises:
-            for own, at in mine:
+            for own, at in asked:
                 own.hear(promise.patterns[at])
+
+    def to_json(self) -> list[Any]:
+        """All that is known, for a keeper who does not remember what was let in."""
+        return [
+            [
+                [own.column.type.to_json(value) for value in values.values()]
+                for values in (own.seen, own.open, own.done)
+            ]
+            for own, _ in self._asked
+        ]
+
+    def restore(self, raw: Sequence[Any]) -> None:
+        """Undo `to_json`; the promises have to be heard again."""
+        for (own, _), written in zip(self._asked, raw, strict=True):
+            for values, known in zip(written, (own.seen, own.open, own.done), strict=True):
+                for value in map(own.column.type.from_json, values):
+                    known[_key(value)] = normal(value)
 
     def __bool__(self) -> bool:
         return any(own.open for own, _ in self._asked)

@@ -11,21 +11,28 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from reference.clock import NEVER
 from reference.expressions import Col
 from reference.types import Value
+from spark_impl.convert import cases_of, python_rows
+from spark_impl.encode import hash_columns
+from spark_impl.frame import Ints
 from spark_impl.kernels.sweep import distinct_copies, minus_copies
-from spark_impl.operators.base import Operator
+from spark_impl.operators.base import Operator, seed_of
+from spark_impl.operators.births import BornOperator
 from spark_impl.operators.distinct_on import DistinctOnOperator
 from spark_impl.operators.group_by import GroupByOperator
+from spark_impl.operators.input import InputOperator
 from spark_impl.operators.join import JoinOperator
+from spark_impl.operators.leaf import RowsLeaf, SpanLeaf
 from spark_impl.operators.output import AppendOperator, ChangelogOperator
 from spark_impl.operators.pairing import Combination
 from spark_impl.operators.sets import SetOperator
 from spark_impl.operators.simple import ProjectOperator, SelectOperator, UnionOperator
 from spark_impl.operators.window_join import WindowJoinOperator
-from spark_impl.plan import Plan
+from spark_impl.plan import Node, Plan
 from spark_impl.punctuation.ledger import Fixed, Ledger, matches
 from spark_impl.punctuation.snapshot import Snapshot
 from spark_impl.punctuation.tap import Tap
@@ -38,8 +45,10 @@ def tap_of(plan: Plan, number: int) -> Tap | None:
     while isinstance(plan.nodes[at].operator, SelectOperator | ProjectOperator):
         path.insert(0, plan.nodes[at].operator)
         (at,) = plan.nodes[at].inputs
-    stream = plan.nodes[at].stream
-    return None if stream is None else Tap([plan.nodes[at].operator, *path], at, stream)
+    node = plan.nodes[at]
+    if node.stream is None or not isinstance(node.operator, SpanLeaf | RowsLeaf):
+        return None
+    return Tap([node.operator, *path], at, node.stream, plan.promised(node.stream))
 
 
 @dataclass
@@ -63,6 +72,10 @@ class Quiet:
                 return self.quiet(node.inputs[0], fixed)
             case ProjectOperator() as project:
                 return self.quiet(node.inputs[0], _below_project(project, fixed))
+            case BornOperator():
+                return self.quiet(node.inputs[0], fixed)
+            case InputOperator():
+                return self._quiet_input(node, fixed)
             case UnionOperator():
                 return all(self.quiet(below, fixed) for below in node.inputs)
             case JoinOperator() as join:
@@ -93,6 +106,15 @@ class Quiet:
             return not tap.coming(ledger, fixed, lambda: pool, depth)
         handed = {at: v for at, v in fixed.items() if tap.raw_places[at] is not None}
         return tap.closed_for(ledger, handed)
+
+    def _quiet_input(self, node: Node, fixed: Fixed) -> bool:
+        """Another stage has said so."""
+        assert node.stream is not None
+        ledger, promised = self.ledgers[node.stream], self.snapshot.plan.promised(node.stream)
+        if promised is None or not ledger.promises:
+            return False
+        raw = promised.spoken_of(fixed)
+        return raw is None or ledger.latest(raw) is None
 
     def _quiet_join(
         self,
@@ -149,16 +171,31 @@ class Quiet:
         (below,) = self.snapshot.plan.nodes[number].inputs
         if not self.quiet(below, own):
             return False
-        of_keys = {at: v for at, v in fixed.items() if at < len(places)}
-        schema = tuple(operator.schema[: lead + len(places)])
-        groups = self.snapshot.stored(number, "groups", schema, self.case)
-        there = [group.at for group in groups if matches(group.row, of_keys)]
-        if not there:
+        hashes = self.groups_with(number, operator, fixed)
+        if not len(hashes):
             return True
-        rows = self.snapshot.frame(number, "rows")
-        hashes = self.snapshot.frame(number, "groups")["h"][there]
-        ending = rows["h"][rows["ets"] != NEVER]
-        return not operator.child.retracts and not bool(np.isin(ending, hashes).any())
+        if operator.child.retracts:
+            return False
+        rows = self.snapshot.store(number, "rows").find(hashes).rows
+        return not bool((rows["ets"] != NEVER).any())
+
+    def groups_with(self, number: int, operator: GroupByOperator, fixed: Fixed) -> Ints:
+        """The hashes of the groups that have these values among their keys, in order."""
+        lead = self.snapshot.plan.lead
+        schema = tuple(operator.schema[: len(operator.keys)])
+        of_keys = {at: v for at, v in fixed.items() if at < len(schema) - lead}
+        if len(of_keys) < len(schema) - lead:
+            groups = self.snapshot.stored(number, "groups", schema, self.case)
+            there = [group.at for group in groups if matches(group.row, of_keys)]
+            return np.sort(self.snapshot.frame(number, "groups")["h"][there])
+        # With all keys given there is one such group at most, and it is found by its hash.
+        values = [*[self.case] * lead, *(of_keys[at] for at in range(len(of_keys)))]
+        columns = [pa.array([v], c.type.arrow) for v, c in zip(values, schema, strict=True)]
+        hashes = hash_columns(columns, seed_of(self.snapshot.state[number]), 1)
+        found = self.snapshot.store(number, "groups").find(hashes).rows
+        known = zip(cases_of(found, lead), python_rows(found, schema, lead), strict=True)
+        mine = [case == self.case and matches(row, of_keys) for case, row in known]
+        return found["h"][np.array(mine, np.bool_)]
 
     def _holds(self, number: int, piece: str, fixed: Fixed) -> bool:
         return self._holds_below(number, piece, number, fixed)

@@ -47,7 +47,7 @@ class PassRule(Rule):
 def rule_for(plan: Plan) -> Rule | None:
     """The rule of a query of one operator; None for a tree of several."""
     query = plan.query
-    (top,) = plan.nodes[-1].inputs
+    top = plan.root
     nodes = plan.nodes
     match query:
         case Windowed() | Select() | Project():

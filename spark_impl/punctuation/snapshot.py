@@ -55,7 +55,6 @@ class Snapshot:
 
     plan: Plan
     state: PlanState
-    cases: int
     _frames: dict[tuple[int, str], Frame] = field(default_factory=dict)
     _stored: dict[tuple[int, str], dict[int, list[Held]]] = field(default_factory=dict)
     _waiting: dict[tuple[int, int], dict[int, list[Held]]] = field(default_factory=dict)
@@ -160,7 +159,8 @@ class Snapshot:
 
     def foreseen(self, case: int, stream: str, tuples: Sequence[StreamTuple]) -> list[Entry]:
         """The canonical + entries that will come if just these tuples arrive."""
-        columns = next(s.columns for s in self.plan.query.sources if s.name == stream)
+        leaf = next(node.operator for node in self.plan.nodes if node.stream == stream)
+        columns = leaf.schema[self.plan.lead :]
         arriving = frame_of_tuples([(case, tuples)], columns, self.plan.lead)
         return self._foreseen({stream: arriving})[0].get(case, [])
 
@@ -169,8 +169,7 @@ class Snapshot:
     ) -> tuple[dict[int, list[Entry]], dict[int, list[Entry]]]:
         """Let time run to its end: a step is a pure function, so nothing comes of it."""
         lead = self.plan.lead
-        end = Horizon.of_cases([NEVER] * self.cases) if lead else Horizon.at(NEVER)
-        _, rows = self.plan.step(self.state, arrivals, end)
+        _, rows = self.plan.step(self.state, arrivals, Horizon.at(NEVER))
         net: dict[int, Counter[Entry]] = defaultdict(Counter)
         every: dict[int, list[Entry]] = defaultdict(list)
         made = python_rows(rows, self.plan.schema, lead)

@@ -27,6 +27,7 @@ from spark_impl.operators.base import Operator
 from spark_impl.operators.leaf import RowsLeaf, SpanLeaf
 from spark_impl.operators.simple import ProjectOperator, SelectOperator
 from spark_impl.punctuation.ledger import Fixed, Ledger, matches, same
+from spark_impl.punctuation.promised import Promised
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,12 @@ class Coming:
 class Tap:
     """What stands between a stream and an operator, read off the plan."""
 
-    def __init__(self, path: Sequence[Operator], leaf: int, stream: str) -> None:
+    def __init__(
+        self, path: Sequence[Operator], leaf: int, stream: str, promised: Promised | None = None
+    ) -> None:
         """`path` leads from the leaf up to the node that the operator reads."""
         below = path[0]
+        assert promised is None or len(path) == 1
         assert isinstance(below, SpanLeaf | RowsLeaf)
         self.leaf = leaf
         self.stream = stream
@@ -52,11 +56,14 @@ class Tap:
         self.span = below.span if isinstance(below, SpanLeaf) else None
         self.counts_rows = isinstance(below, RowsLeaf)
         keys = below.keys[self.lead :] if isinstance(below, RowsLeaf) else []
-        self.partition = [at - self.lead for at in keys]
+        self.promised = promised
+        own = below.schema[self.lead :]
+        places = range(len(own)) if promised is None else promised.seen_at
+        self.partition = [places[at - self.lead] for at in keys]
         """The columns of the stream by which a window of rows is divided."""
-        self.raw_columns = below.schema[self.lead :]
+        self.raw_columns = own if promised is None else promised.all_columns
         self.columns = path[-1].schema[self.lead :]
-        self.raw_places = self._raw_places()
+        self.raw_places = self._raw_places() if promised is None else list(places)
         self.exact = all(only_compares(expr, own) for expr, own in self.expressions())
         self.compares_columns = any(compares_columns(expr) for expr, _ in self.expressions())
         self.looked_at = self._looked_at()
@@ -127,6 +134,13 @@ class Tap:
             _, delta = operator.step({}, [delta], Horizon())
         return delta.rows
 
+    def treats_alike(self, ledger: Ledger, fixed: Fixed) -> bool:
+        """Whether the promises make no difference between the rows that show these values."""
+        if self.pipe:
+            return False
+        raw = fixed if self.promised is None else self.promised.spoken_of(fixed)
+        return raw is not None and ledger.is_unselective(raw)
+
     def closed_for(self, ledger: Ledger, fixed: Fixed) -> bool:
         """Whether no tuple that shows these values can come; never, if they are computed."""
         raw: dict[int, Value] = {}
@@ -170,13 +184,16 @@ class Tap:
         rows = ledger.rows(raw, named, depth)
         if not rows:
             return []
+        if self.promised is not None:
+            seen = [(self.promised.seen(row), until) for row, until in rows]
+            return [Coming(normal_row(row), until, row) for row, until in seen]
         if not self.pipe:
             return [Coming(normal_row(row), until, row) for row, until in rows]
         made = frame_of_tuples(
             [(0, [StreamTuple(until, row) for row, until in rows])], self.raw_columns, self.lead
         )
-        seen = self.through(made.with_numbers(at=np.arange(len(rows))))
-        found = zip(python_rows(seen, self._schema, self.lead), seen["at"].tolist(), strict=True)
+        shown = self.through(made.with_numbers(at=np.arange(len(rows))))
+        found = zip(python_rows(shown, self._schema, self.lead), shown["at"].tolist(), strict=True)
         return [Coming(row, rows[at][1], rows[at][0]) for row, at in found if matches(row, fixed)]
 
     @property

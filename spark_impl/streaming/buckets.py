@@ -8,6 +8,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from reference.streams import Column
+from reference.types import Value
 from spark_impl.encode import hash_columns
 from spark_impl.frame import Ints
 
@@ -55,3 +57,15 @@ def bucket_of(keys: Sequence[pa.Array], length: int, count: int) -> Ints:
         return np.zeros(length, np.int64)
     hashes = hash_columns(keys, _SEED, length).view(np.uint64)
     return (hashes % np.uint64(count)).astype(np.int64)
+
+
+def owner_of_scope(scope: int | None, count: int) -> int:
+    """The bucket of rows that are not divided by keys."""
+    return 0 if scope is None else int(bucket_of([pa.array([scope], pa.int64())], 1, count)[0])
+
+
+def owner(scope: int | None, value: Value, column: Column, count: int) -> int:
+    """The bucket of rows that are divided by one column, for one of its values."""
+    keys = [] if scope is None else [pa.array([scope], pa.int64())]
+    keys.append(pa.array([value], column.type.arrow))
+    return int(bucket_of(keys, 1, count)[0])

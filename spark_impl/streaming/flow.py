@@ -39,11 +39,22 @@ from spark_impl.lifetimes import (
     shared_layout,
 )
 from spark_impl.operators.algorithmic import Prepared
+from spark_impl.punctuation.promised import Promised
 from spark_impl.sparktypes import arrow_type, flattened, parts, rebuilt
 from spark_impl.streaming.buckets import DEFAULT_BUCKETS, labels
 from spark_impl.streaming.processor import StageProcessor, counters, stepped_schema
+from spark_impl.streaming.promises import Promises
+from spark_impl.streaming.speaking import (
+    HIDDEN,
+    Speaking,
+    dividing_key,
+    of_stage,
+    of_stream,
+    with_hidden,
+)
+from spark_impl.streaming.spreading import Spreader
 from spark_impl.streaming.stageplan import DELTA, Input, StageSpec
-from spark_impl.streaming.wire import PACKED, Packer, Unpacker
+from spark_impl.streaming.wire import PACKED, Packer, Told, Unpacker
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -66,6 +77,7 @@ class Wiring:
     buckets: int = DEFAULT_BUCKETS
     trace: str | None = None
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    gates: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
 
 @dataclass(frozen=True)
@@ -84,6 +96,8 @@ class Branch:
     """Whether every tuple of the stream is still there."""
     retracts: bool = False
     exact_starts: bool = False
+    speaking: Speaking | None = None
+    """What its promises are about, if it has any."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +121,18 @@ class Flow:
     @property
     def extra(self) -> list[str]:
         """The columns of the machinery."""
-        return ["ts", "ets", "sign", *(["scope"] if self.scoped else [])]
+        hidden = [HIDDEN] if self.punctuated else []
+        return ["ts", "ets", "sign", *(["scope"] if self.scoped else []), *hidden]
+
+    @property
+    def punctuated(self) -> bool:
+        """Whether there are promises."""
+        return any(own.speaking is not None for own in self.branches)
+
+    @property
+    def tells(self) -> bool:
+        """Whether some of its rows are output punctuations."""
+        return any(own.speaking is not None and own.window is None for own in self.branches)
 
     @property
     def df(self) -> DataFrame:
@@ -121,14 +146,22 @@ class Flow:
         return self.names.index(name)
 
     def changed(
-        self, change: Callable[[DataFrame], DataFrame], fields: Fields, filters: bool = False
+        self,
+        change: Callable[[DataFrame], DataFrame],
+        fields: Fields,
+        filters: bool = False,
+        moves: Sequence[int | None] = (),
     ) -> Flow:
-        """The rows after a change of each by itself; `fields` are the columns it leaves."""
+        """The rows after a change of each by itself; `fields` are the columns it leaves.
+
+        If there are promises, `moves` says which of the columns before each of them is, if one.
+        """
         branches = tuple(
             replace(
                 own,
                 rows=_changed(own.rows, change),
                 whole=own.whole and not filters,
+                speaking=None if own.speaking is None else own.speaking.moved(moves),
             )
             for own in self.branches
         )
@@ -140,6 +173,7 @@ _EXTRA_TYPES: dict[str, T.DataType] = {
     "ets": LONG,
     "sign": T.IntegerType(),
     "scope": LONG,
+    HIDDEN: T.IntegerType(),
 }
 
 
@@ -153,10 +187,27 @@ def _changed(
 
 
 def stream(
-    df: DataFrame, fields: Fields, scoped: bool, window: Window, late: str, label: str
+    df: DataFrame,
+    fields: Fields,
+    scoped: bool,
+    window: Window,
+    late: str,
+    label: str,
+    promises: Promises | None = None,
 ) -> Flow:
     """A stream of tuples seen through a window; `df` has c0, c1, ..., ts, ets, sign, scope."""
     own = Branch(lambda wiring, output: df, window, late, label, next(_stream_numbers))
+    if promises is not None:
+
+        def gate(wiring: Wiring) -> DataFrame:
+            return promises.gated(df, scoped, f"0 promises {next(wiring.gates)} of {label}")
+
+        marked = with_hidden(df, promises)
+        own = replace(
+            own,
+            rows=lambda wiring, output: marked,
+            speaking=of_stream(promises, len(fields), gate),
+        )
     flow = Flow(df.sparkSession, (own,), fields, scoped, (own,))
     if not isinstance(window, Rows):
         return flow
@@ -190,6 +241,12 @@ def stage(
     streams = _each_once(own for side in sides for own in side.streams)
     inputs: list[Input] = []
     sent: list[tuple[Branch, Sequence[int] | None, Fields]] = []
+    punctuated = any(side.punctuated for side in sides)
+    key, asks = None, ()
+    if punctuated:
+        key, asks = dividing_key(query, keys, _promised(sides, layout))
+        if key is not None:
+            keys = [own and [own[key]] for own in keys]
     for number, side in enumerate(sides):
         models = tuple(layout.models[place] for place in layout.sides[number])
         for branch in side.branches:
@@ -207,11 +264,14 @@ def stage(
                     tuple(own.name for own in side.fields),
                 )
             )
+            if punctuated:
+                inputs[-1] = _speaking_of(inputs[-1], branch, side.fields)
             sent.append((branch, keys[number], side.fields))
     if with_births:
         told = {own.stream for own, _, _ in sent if own.window is not None and own.whole}
         for branch in streams:
             if branch.stream not in told:
+                # Of promises such an input knows nothing, and nobody asks it.
                 inputs.append(Input(0, (), Unbounded(), "drop", births="only", label=branch.label))
                 sent.append((branch, None, ()))
     spec = StageSpec(query, tuple(inputs), DELTA, scoped, functions, algorithm=algorithm)
@@ -224,17 +284,28 @@ def stage(
                 zip(inputs, sent, strict=True)
             )
         ]
+        for number, (own, (branch, places, _)) in enumerate(zip(inputs, sent, strict=True)):
+            if branch.speaking is not None and branch.speaking.gate is not None and own.promised:
+                spreader = _spreader(wiring, number, own.promised, places, scoped)
+                packed.append(branch.speaking.gate(wiring).mapInArrow(spreader, PACKED))
         numbered = replace(
             spec,
             output=output,
             buckets=wiring.buckets,
             label=f"{next(wiring.numbers)} {label}",
+            # If all is in one place, all can be answered there.
+            asks=asks if punctuated and any(keys) and wiring.buckets > 1 else None,
         )
         return _run(wiring, numbered, reduce(DataFrame.unionAll, packed), fields)
 
     how = "columnar step function" if algorithm is None else algorithm.name
     how += "" if any(keys) else " in one bucket, for want of keys"
-    made = Branch(rows, retracts=top.retracts, exact_starts=top.exact_starts)
+    made = Branch(
+        rows,
+        retracts=top.retracts,
+        exact_starts=top.exact_starts,
+        speaking=of_stage(query, fields) if punctuated else None,
+    )
     late_by = algorithm.name if algorithm is not None and algorithm.is_late else ""
     return Flow(session, (made,), fields, scoped, streams, how, late_by)
 
@@ -247,6 +318,40 @@ def _refuse_late(sides: Sequence[Flow]) -> None:
                 f"the answers of {side.late_by} come late, so over streams no other operator can "
                 "stand above it; use it last, or another algorithm"
             )
+
+
+def _promised(sides: Sequence[Flow], layout: Layout) -> list[tuple[int, Promised]]:
+    """What the promises of each branch speak of, with the number of its side."""
+    return [
+        (number, branch.speaking.promised(side.fields, [layout.models[p] for p in places]))
+        for number, (side, places) in enumerate(zip(sides, layout.sides, strict=True))
+        for branch in side.branches
+        if branch.speaking is not None
+    ]
+
+
+def _speaking_of(own: Input, branch: Branch, fields: Fields) -> Input:
+    """An input of a stage that hears promises; also if it makes none itself."""
+    if branch.speaking is None:
+        nothing = Promised((), (None,) * len(own.columns), own.columns, names_values=True)
+        return replace(own, promised=nothing)
+    promised = branch.speaking.promised(fields, own.columns)
+    lost: tuple[int, ...] = ()
+    if own.is_stream:
+        every = range(len(promised.columns))
+        lost = tuple(at for at in every if at not in promised.origins)
+    return replace(own, promised=promised, lost=lost)
+
+
+def _spreader(
+    wiring: Wiring,
+    number: int,
+    promised: Promised,
+    keys: Sequence[int] | None,
+    scoped: bool,
+) -> Spreader:
+    key = promised.origins[keys[0]] if keys and len(keys) == 1 else None
+    return Spreader(number, promised.columns, bool(keys), key, scoped, wiring.buckets)
 
 
 def _each_once(branches: Iterator[Branch]) -> tuple[Branch, ...]:
@@ -263,7 +368,6 @@ def _packed(
     scoped: bool,
 ) -> DataFrame:
     """The rows of one input as blobs."""
-    numbers = ("ts",) if own.is_stream else ("ts", "ets", "sign")
     taken = [
         flattened(F.col(f"c{at}"), part)
         for at, field_ in enumerate(fields)
@@ -273,16 +377,31 @@ def _packed(
         column.cast(type_).alias(f"p{at}")
         for at, (column, type_) in enumerate(zip(taken, part_types(fields), strict=True))
     ]
-    scope = ["scope"] if scoped else []
-    packer = Packer(
+    columns += [
+        F.col(HIDDEN).getField(f"q{place}").alias(f"p{len(taken) + at}")
+        for at, place in enumerate(own.lost)
+    ]
+    packer = packer_of(wiring, number, own, keys, scoped)
+    more = [*(["scope"] if scoped else []), *([HIDDEN] if packer.told is not None else [])]
+    return df.select(*columns, *packer.numbers, *more).mapInArrow(packer, PACKED)
+
+
+def packer_of(
+    wiring: Wiring, number: int, own: Input, keys: Sequence[int] | None, scoped: bool
+) -> Packer:
+    """What packs the rows of one input, and sends its promises if they are among the rows."""
+    told = None
+    if own.promised is not None and not own.is_stream and own.promised.columns:
+        told = Told(own.promised, _spreader(wiring, number, own.promised, keys, scoped))
+    return Packer(
         number,
-        len(columns),
+        len(own.columns) + len(own.lost),
         None if keys is None else tuple(keys),
-        numbers,
+        ("ts",) if own.is_stream else ("ts", "ets", "sign"),
         scoped,
         wiring.buckets,
+        told=told,
     )
-    return df.select(*columns, *numbers, *scope).mapInArrow(packer, PACKED)
 
 
 def _run(wiring: Wiring, spec: StageSpec, packed: DataFrame, fields: Fields) -> DataFrame:
@@ -305,12 +424,16 @@ def _run(wiring: Wiring, spec: StageSpec, packed: DataFrame, fields: Fields) -> 
         [T.StructField(f"p{at}", type_) for at, type_ in enumerate(types)]
         + [T.StructField(name, _EXTRA_TYPES[name]) for name in ("ts", "ets", "sign")]
         + ([T.StructField("scope", LONG)] if spec.scoped else [])
+        + ([T.StructField(HIDDEN, T.IntegerType())] if spec.punctuated else [])
     )
-    unpacker = Unpacker(tuple(arrow_type(type_) for type_ in types), spec.scoped)
+    unpacker = Unpacker(
+        tuple(arrow_type(type_) for type_ in types), spec.scoped, spec.punctuated
+    )
     made = watched.mapInArrow(unpacker, schema)
     pieces = iter([F.col(f"p{at}") for at in range(len(types))])
     columns = [rebuilt(own.dataType, pieces).alias(f"c{at}") for at, own in enumerate(fields)]
-    return made.select(*columns, "ts", "ets", "sign", *(["scope"] if spec.scoped else []))
+    more = [*(["scope"] if spec.scoped else []), *([HIDDEN] if spec.punctuated else [])]
+    return made.select(*columns, "ts", "ets", "sign", *more)
 
 
 # --- operators ------------------------------------------------------------------------------------
@@ -334,6 +457,8 @@ def intersect(left: Flow, right: Flow) -> Flow:
 
 def union(left: Flow, right: Flow) -> Flow:
     """UNION ALL."""
+    if left.punctuated != right.punctuated:
+        left, right = _with_hidden(left), _with_hidden(right)
     return replace(
         left,
         branches=left.branches + right.branches,
@@ -341,6 +466,17 @@ def union(left: Flow, right: Flow) -> Flow:
         how="",
         late_by=left.late_by or right.late_by,
     )
+
+
+def _with_hidden(own: Flow) -> Flow:
+    """The same columns as a flow with promises has."""
+    if own.punctuated:
+        return own
+    marked = (
+        replace(each, rows=_changed(each.rows, lambda df: with_hidden(df, None)))
+        for each in own.branches
+    )
+    return replace(own, branches=tuple(marked))
 
 
 def distinct(own: Flow, on: Sequence[str]) -> Flow:
@@ -409,17 +545,21 @@ def output(
     if isinstance(buckets, bool) or not isinstance(buckets, int) or buckets < 1:
         raise QueryError(f"buckets={buckets!r}: give a whole number from 1 on")
     wiring = Wiring(own.session, buckets, trace)
+    if own.punctuated and (len(own.branches) > 1 or not own.tells):
+        # What is closed must be known of all branches together.
+        (last_of_all,) = _windows(own, own.branches).branches
+        return last_of_all.rows(wiring, kind)
     made = []
     # Stages are numbered as they are made: those below first, then bare windows.
     for branch in sorted(own.branches, key=lambda each: each.window is not None):
-        last = own if branch.window is None else _windows(own, branch)
+        last = own if branch.window is None else _windows(own, [branch])
         made.append((branch if branch.window is None else last.branches[0]).rows(wiring, kind))
     return reduce(DataFrame.unionAll, made)
 
 
-def _windows(own: Flow, branch: Branch) -> Flow:
+def _windows(own: Flow, branches: Sequence[Branch]) -> Flow:
     """A stage that only lets rows come and go, for a stream under no other operator."""
-    alone = replace(own, branches=(branch,))
+    alone = replace(own, branches=tuple(branches))
     layout = shared_layout([alone])
     every = range(len(layout.models))
     return stage([alone], layout, layout_leaves(layout)[0], [every], own.fields, "window")

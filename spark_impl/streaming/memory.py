@@ -1,12 +1,13 @@
 """The state of a bucket in Spark's state store.
 
-Three state variables, each by bucket:
+Three state variables, each by bucket, and a fourth where there are promises:
 
 - `clock`: who wrote it, the watermark up to which time is closed, the timer that is set, and a
   token that changes whenever the state does;
 - `layout`: the names of all pieces of the state, and the small pieces themselves;
 - `segments`: the rows, a value for each segment. A segment is written once and dropped whole, so a
-  step writes what arrived, not what is held.
+  step writes what arrived, not what is held;
+- `promises`: what the bucket knows of promises (see `keeper`), written when it changes.
 
 A Python process keeps the state of the buckets it has seen. If the token is the one it knows, the
 state store need not be read again; if not, only the segments that it does not know are read. Spark
@@ -18,15 +19,15 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar, cast
 
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 from reference.clock import NEVER
 from spark_impl.operators.base import State
-from spark_impl.plan import PlanState
+from spark_impl.plan import Plan, PlanState
 from spark_impl.state import (
     VERSION,
     StateError,
@@ -36,11 +37,13 @@ from spark_impl.state import (
     state_to_pieces,
 )
 from spark_impl.store import Segment, Store
-from spark_impl.streaming.stageplan import StreamPlan
 
 CLOCK: Final = "clock"
 LAYOUT: Final = "layout"
 SEGMENTS: Final = "segments"
+PROMISES: Final = "promises"
+
+Kept = TypeVar("Kept")
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,8 @@ class _Known:
     ids: Mapping[str, bytes]
     """The segments in the store, each with an id that no other rows have."""
     used: float
+    promises: object = None
+    """What is known of promises; it changes, so whoever works on it takes it away."""
 
 
 FORGET_AFTER: Final = 600.0
@@ -78,7 +83,13 @@ _known: dict[tuple[str, object], _Known] = {}
 class Memory:
     """The state variables of the bucket that is being worked on."""
 
-    def __init__(self, handle: StatefulProcessorHandle, stage: str, identity: bytes) -> None:
+    def __init__(
+        self,
+        handle: StatefulProcessorHandle,
+        stage: str,
+        identity: bytes,
+        punctuated: bool = False,
+    ) -> None:
         self._stage = stage
         self._identity = identity
         self._owner = hashlib.blake2b(identity, digest_size=12).hexdigest()
@@ -89,6 +100,8 @@ class Memory:
         )
         self._layout = handle.getValueState(LAYOUT, "pieces binary")
         self._segments = handle.getMapState(SEGMENTS, "name string", "rows binary")
+        if punctuated:
+            self._promises = handle.getValueState(PROMISES, "written binary")
 
     def clock(self) -> Clock:
         """Where the bucket stands; refuses what another version or query has left."""
@@ -115,7 +128,7 @@ class Memory:
             (VERSION, self._owner, clock.watermark, clock.timer, clock.token, clock.held)
         )
 
-    def state(self, bucket: object, clock: Clock, plan: StreamPlan) -> PlanState:
+    def state(self, bucket: object, clock: Clock, plan: Plan) -> PlanState:
         """The state as it was left."""
         place = (self._stage, bucket)
         known = _known.get(place)
@@ -125,7 +138,7 @@ class Memory:
             _known[place] = known
         return known.state
 
-    def _read(self, token: bytes, plan: StreamPlan, known: _Known | None) -> _Known:
+    def _read(self, token: bytes, plan: Plan, known: _Known | None) -> _Known:
         found = self._layout.get()
         assert found is not None, "a state without its layout"
         pieces = pieces_from_bytes(bytes(found[0]), self._identity)
@@ -142,6 +155,24 @@ class Memory:
                 assert rows is not None, "a segment that is listed and not there"
                 pieces[name] = bytes(rows[0])
         return _Known(token, state_from_pieces(plan, pieces, same), ids, time.monotonic())
+
+    def promises(self, bucket: object, read: Callable[[bytes | None], Kept]) -> Kept:
+        """What is known of promises; `read` makes it of what was written. Comes after `state`."""
+        place = (self._stage, bucket)
+        known = _known[place]
+        if known.promises is not None:
+            # If this attempt fails, it is read again.
+            _known[place] = replace(known, promises=None)
+            return cast(Kept, known.promises)
+        found = self._promises.get()
+        return read(None if found is None else bytes(found[0]))
+
+    def keep_promises(self, bucket: object, promises: object, written: bytes | None) -> None:
+        """Write what is known of promises, if it is given. Comes after `keep`."""
+        if written is not None:
+            self._promises.update((written,))
+        place = (self._stage, bucket)
+        _known[place] = replace(_known[place], promises=promises)
 
     def keep(self, bucket: object, state: PlanState) -> bytes:
         """Write what is new and drop what is gone; gives the token of the new state.
@@ -173,7 +204,7 @@ def forget_unused() -> None:
         del _known[place]
 
 
-def _unwritten(plan: StreamPlan) -> _Known:
+def _unwritten(plan: Plan) -> _Known:
     return _Known(b"", plan.initial(), {}, time.monotonic())
 
 

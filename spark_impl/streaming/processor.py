@@ -9,8 +9,9 @@ announced before this micro-batch, which is what decides whether a row is late.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,8 +24,11 @@ from spark_impl.frame import Frame, concat
 from spark_impl.horizon import Horizon
 from spark_impl.plan import PlanState
 from spark_impl.state import frame_from_bytes, frame_to_bytes
+from spark_impl.streaming.buckets import labels
 from spark_impl.streaming.carrier import closed_by
+from spark_impl.streaming.keeper import Keeper, StagePunctuator
 from spark_impl.streaming.memory import Clock, Memory, forget_unused, next_due, rows_held
+from spark_impl.streaming.spreading import promised_input
 from spark_impl.streaming.stageplan import StageSpec, StreamPlan, on_time
 from spark_impl.streaming.trace import write_trace
 
@@ -55,7 +59,7 @@ class StageProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called by Spark at the start of a task."""
         self._handle = handle
-        self._memory = Memory(handle, self.name, self.spec.identity)
+        self._memory = Memory(handle, self.name, self.spec.identity, self.spec.punctuated)
         self._seen: set[object] = set()
         forget_unused()
 
@@ -74,11 +78,17 @@ class StageProcessor(StatefulProcessor):
             )
         self._seen.add(key)
         blobs: dict[int, list[Frame]] = {}
+        promises: dict[int, list[bytes]] = {}
         for row in rows:
-            if row.rows is not None:
+            if row.rows is None:
+                continue
+            if row.input < 0:
+                promises.setdefault(promised_input(row.input), []).append(bytes(row.rows))
+            else:
                 blobs.setdefault(row.input, []).append(frame_from_bytes(bytes(row.rows)))
         arrivals = {number: concat(frames) for number, frames in blobs.items()}
-        return self._step(key, arrivals, timerValues.getCurrentWatermarkInMs(), woken=False)
+        watermark = timerValues.getCurrentWatermarkInMs()
+        return self._step(key, arrivals, watermark, woken=False, promises=promises)
 
     def handleExpiredTimer(  # noqa: N802
         self,
@@ -90,7 +100,12 @@ class StageProcessor(StatefulProcessor):
         return self._step(key, {}, timerValues.getCurrentWatermarkInMs(), woken=True)
 
     def _step(
-        self, key: Any, arrivals: Mapping[int, Frame], watermark: int, woken: bool
+        self,
+        key: Any,
+        arrivals: Mapping[int, Frame],
+        watermark: int,
+        woken: bool,
+        promises: Mapping[int, Sequence[bytes]] | None = None,
     ) -> Iterator[Row]:
         clock = self._memory.clock()
         if woken and clock.watermark >= watermark:
@@ -103,19 +118,36 @@ class StageProcessor(StatefulProcessor):
         late = sum(map(len, arrivals.values())) - sum(map(len, taken.values()))
         blob = None
         work = dict.fromkeys(counters(self.spec), 0)
-        if any(map(len, taken.values())) or _is_due(state, limit, clock):
+        keeper = None
+        if self.spec.punctuated:
+            keeper = self._keeper(key, plan)
+            late += keeper.arrive(taken, promises or {})
+        moves = any(map(len, taken.values())) or _is_due(state, limit, clock)
+        if moves or (keeper is not None and (keeper.changed or not keeper.is_blank)):
             before = plan.work(state)
             state, delta = plan.take(state, taken, Horizon.at(limit))
             work = {name: done - before[name] for name, done in plan.work(state).items()}
+            rows = delta.rows
+            if keeper is not None:
+                state, rows = keeper.settle(state, rows, limit)
             clock = replace(clock, token=self._memory.keep(key, state), held=rows_held(state))
-            if len(delta.rows):
-                blob = frame_to_bytes(delta.rows.only_numbers("ts", "ets", "sign"))
+            if len(rows):
+                numbers = ("ts", "ets", "sign") if keeper is None else ("ts", "ets", "sign", "at")
+                blob = frame_to_bytes(rows.only_numbers(*numbers))
             if self.trace is not None:
                 write_trace(Path(self.trace), self.spec.label, key[0], plan, state)
+        if keeper is not None:
+            self._memory.keep_promises(key, keeper, keeper.to_bytes() if keeper.changed else None)
+            keeper.changed = False
         timer = watermark + 1
         self._set_timer(clock, timer, woken)
         self._memory.set_clock(replace(clock, watermark=watermark, timer=timer))
         return iter([Row(bucket=key[0], rows=blob, held=clock.held, late=late, **work)])
+
+    def _keeper(self, key: Any, plan: StreamPlan) -> Keeper:
+        stage = _punctuators.setdefault(self.name, StagePunctuator(plan))
+        bucket = labels(self.spec.buckets).index(key[0])
+        return self._memory.promises(key, partial(Keeper.from_bytes, stage, bucket))
 
     def _set_timer(self, clock: Clock, timer: int, woken: bool = False) -> None:
         if clock.timer == timer:
@@ -138,6 +170,7 @@ def _is_due(state: PlanState, limit: int | None, clock: Clock) -> bool:
 
 
 _plans: dict[str, StreamPlan] = {}
+_punctuators: dict[str, StagePunctuator] = {}
 
 
 def _plan(name: str, spec: StageSpec) -> StreamPlan:

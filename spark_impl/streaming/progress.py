@@ -54,6 +54,8 @@ class OperatorProgress:
     """The rows that it dropped in this micro-batch because they were late."""
     work: Mapping[str, int] = field(default_factory=dict)
     """What its algorithm did in this micro-batch, by the kind of work; empty without one."""
+    broken: int = 0
+    """The promises that it ignored in this micro-batch because they were false."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,11 @@ class Progress:
         metrics: Mapping[str, Any] = progress["observedMetrics"] or {}
         operators = [
             OperatorProgress(
-                name.removeprefix(PREFIX), int(row["held"]), int(row["late"]), _work(row)
+                name.removeprefix(PREFIX),
+                int(row["held"]),
+                int(row["late"]),
+                _work(row),
+                int(row["broken"]) if "broken" in row else 0,
             )
             for name, row in metrics.items()
             if name.startswith(PREFIX) and int(row["buckets"])

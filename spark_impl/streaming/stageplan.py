@@ -22,12 +22,13 @@ from spark_impl.frame import Bools, Delta, Frame, empty_columns, empty_delta_fra
 from spark_impl.horizon import Horizon
 from spark_impl.operators.algorithmic import AlgorithmOperator, Prepared
 from spark_impl.operators.base import Operator, Origin
+from spark_impl.operators.births import BirthLeaf, BornOperator
 from spark_impl.operators.input import InputOperator
 from spark_impl.operators.leaf import RowsLeaf, SpanLeaf
 from spark_impl.operators.output import AppendOperator, ChangelogOperator
 from spark_impl.operators.simple import UnionOperator
 from spark_impl.plan import CASE, Node, Plan, PlanState
-from spark_impl.streaming.births import BirthLeaf, BornOperator
+from spark_impl.punctuation.promised import Promised
 
 DELTA: Final = "delta"
 """The output of a stage that feeds another one: messages, as operators exchange them."""
@@ -55,6 +56,10 @@ class Input:
     label: str = field(default="", repr=False)
     names: tuple[str, ...] = field(default=(), repr=False)
     """What the user calls the columns."""
+    promised: Promised | None = field(default=None, repr=False)
+    """What promises about it speak of, if there are any in the stage."""
+    lost: tuple[int, ...] = field(default=(), repr=False)
+    """The columns of the promises that are not seen, and come after those that are."""
 
     @property
     def is_stream(self) -> bool:
@@ -75,11 +80,20 @@ class StageSpec:
     label: str = ""
     algorithm: Prepared | None = None
     """What carries the operator out in place of its columnar kernel."""
+    asks: tuple[int, ...] | None = None
+    """The output columns about which a bucket can promise something by itself; None for all."""
+
+    @property
+    def punctuated(self) -> bool:
+        """Whether promises come in."""
+        return any(own.promised is not None for own in self.inputs)
 
     @property
     def identity(self) -> bytes:
         """What a checkpoint must have been written by; user functions have no lasting names."""
         plain = re.sub(r"udaf_\d+", "udaf", repr((self.query, self.inputs)))
+        if self.punctuated:
+            plain += repr([(own.promised, own.lost) for own in self.inputs]) + repr(self.asks)
         by = f" by {self.algorithm}" if self.algorithm else ""
         return f"{self.output} {self.scoped} {self.buckets} {plain}{by}".encode()
 
@@ -108,6 +122,9 @@ class StreamPlan(Plan):
             self.nodes.append(Node(ChangelogOperator(operator), (self.root,)))
         elif spec.output == "append":
             self.nodes.append(Node(AppendOperator(operator), (self.root,)))
+
+    def promised(self, stream: str) -> Promised | None:
+        return self.spec.inputs[int(stream[1:])].promised
 
     @property
     def top(self) -> Operator:
@@ -173,6 +190,12 @@ class StreamPlan(Plan):
             changed.append(after)
             deltas.append(delta)
         return tuple(changed), deltas[-1]
+
+    def _arrived(self, node: Node, arrivals: Mapping[str, Frame]) -> Frame:
+        assert node.stream is not None
+        number = int(node.stream[1:])
+        own = {number: arrivals[node.stream]} if node.stream in arrivals else {}
+        return self._arrived_at(number, own)
 
     def _arrived_at(self, number: int, arrivals: Mapping[int, Frame]) -> Frame:
         if number in arrivals:

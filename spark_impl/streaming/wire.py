@@ -12,15 +12,26 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_impl.frame import Frame, Ints, Numbers, take_columns
+from spark_impl.punctuation.promised import Promised
 from spark_impl.stage import plain_column, typed_column
 from spark_impl.state import frame_from_bytes, frame_to_bytes
 from spark_impl.streaming.buckets import bucket_of, labels
+from spark_impl.streaming.spreading import Spreader, told_in
 
 PACKED: Final = "bucket int, input int, rows binary"
 MOST_ROWS: Final = 1_000_000
 """So many rows are packed at a time, at most."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What an input is promised by the stage that sends it, and who gets to know."""
+
+    promised: Promised
+    spreader: Spreader
 
 
 @dataclass(frozen=True)
@@ -38,6 +49,8 @@ class Packer:
     buckets: int
     pulses: bool = True
     """Whether every bucket gets word that something arrived, rows or not."""
+    told: Told | None = None
+    """If some of the rows are output punctuations of another stage: what becomes of them."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Pack the rows of one partition."""
@@ -49,23 +62,40 @@ class Packer:
             waiting.append(batch)
             size += batch.num_rows
             if size >= MOST_ROWS:
-                yield self._packed(waiting)
+                yield from self._messages(waiting)
                 waiting, size = [], 0
         if waiting:
-            yield self._packed(waiting)
+            yield from self._messages(waiting)
 
-    def _packed(self, batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    def _messages(self, batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         table = pa.Table.from_batches(batches)
+        if self.told is not None:
+            marks = pc.fill_null(table.column("hidden"), -1)
+            is_told = pc.and_(pc.equal(table.column("sign"), 0), pc.greater_equal(marks, 0))
+            told = table.filter(is_told)
+            if told.num_rows:
+                frame = self._frame(told).with_numbers(at=_numbers(told.column("hidden"), "at"))
+                promises = told_in(frame, self.told.promised, 1 if self.scoped else 0)
+                if promises:
+                    yield self.told.spreader.sent(promises)
+                table = table.filter(pc.invert(is_told))
+        # Also if no row is left: the buckets get word that something has arrived.
+        yield self._packed(table)
+
+    def _packed(self, table: pa.Table) -> pa.RecordBatch:
+        frame = self._frame(table)
+        lead = 1 if self.scoped else 0
+        keys = list(frame.columns[:lead])
+        if self.keys is not None:
+            keys += [frame.columns[lead + place] for place in self.keys]
+        bucket = bucket_of(keys, len(frame), self.buckets)
+        return self._blobs(frame, bucket)
+
+    def _frame(self, table: pa.Table) -> Frame:
         names = [*(["scope"] if self.scoped else []), *(f"p{at}" for at in range(self.width))]
         columns = [plain_column(table.column(name)) for name in names]
         numbers = {name: _numbers(table.column(name), name) for name in self.numbers}
-        frame = Frame(columns, numbers, table.num_rows)
-        lead = 1 if self.scoped else 0
-        keys = columns[:lead]
-        if self.keys is not None:
-            keys = keys + [columns[lead + place] for place in self.keys]
-        bucket = bucket_of(keys, len(frame), self.buckets)
-        return self._blobs(frame, bucket)
+        return Frame(columns, numbers, table.num_rows)
 
     def _blobs(self, frame: Frame, bucket: Ints) -> pa.RecordBatch:
         order = np.argsort(bucket, kind="stable")
@@ -103,6 +133,8 @@ class Unpacker:
 
     types: tuple[pa.DataType, ...]
     scoped: bool
+    punctuated: bool = False
+    """Whether some rows are output punctuations: then `hidden` has the place of their column."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Unpack the blobs of one partition."""
@@ -124,7 +156,18 @@ class Unpacker:
             pa.array(frame["sign"].astype(np.int32), pa.int32()),
         ]
         scope = [frame.columns[0]] if self.scoped else []
+        more = []
+        if self.punctuated:
+            place = frame["at"]
+            more.append(pa.array(place.astype(np.int32), pa.int32(), mask=place < 0))
         return pa.RecordBatch.from_arrays(
-            [*columns, *numbers, *scope],
-            [*names, "ts", "ets", "sign", *(["scope"] if scope else [])],
+            [*columns, *numbers, *scope, *more],
+            [
+                *names,
+                "ts",
+                "ets",
+                "sign",
+                *(["scope"] if scope else []),
+                *(["hidden"] if more else []),
+            ],
         )

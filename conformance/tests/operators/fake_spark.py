@@ -110,7 +110,12 @@ class FakeStage:
         self.parked: dict[Any, Any] = {}
 
     def batch(
-        self, arrivals: Mapping[int, pa.RecordBatch], watermark: int, *, lost: bool = False
+        self,
+        arrivals: Mapping[int, pa.RecordBatch],
+        watermark: int,
+        *,
+        lost: bool = False,
+        promises: pa.RecordBatch | None = None,
     ) -> Frame | None:
         """One micro-batch; if it is lost, nothing of it remains but what processes remember."""
         disk = copy.deepcopy(self.disk)
@@ -125,7 +130,12 @@ class FakeStage:
                 processor.handleInitialState(handle.key, None, Times(watermark))
             disk.seeded = True
         late = 0
-        for label, rows in self._packed(arrivals).items():
+        inbox = self._packed(arrivals)
+        if promises is not None:
+            columns = (column.to_pylist() for column in promises.columns)
+            for label, of, blob in zip(*columns, strict=True):
+                inbox.setdefault(label, []).append(Packed(of, blob))
+        for label, rows in inbox.items():
             handle.key = (label,)
             out += list(processor.handleInputRows(handle.key, iter(rows), Times(watermark)))
         due = [

@@ -1,0 +1,483 @@
+"""The stages of the streaming driver without Spark: its own wiring, packers, gates and processors.
+
+What Spark would do is done here by hand: read, shuffle, keep state and watermarks, and wake up. So
+thousands of cases with promises go through the driver's own code in seconds. Only queries without
+conditions and computed columns can be run, because those are Spark's to compute.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest import mock
+
+import pyarrow as pa
+from pyspark.sql import types as T
+
+from conformance.adapter import Claims
+from conformance.insight import insight
+from conformance.run import Failure, Run, StepReport
+from conformance.spark_streaming import BUCKETS, TOLD, _Step, _StreamRun
+from conformance.tests.operators.fake_spark import Disk, FakeHandle, Packed, Times
+from reference.case import Case
+from reference.expressions import Col
+from reference.query import (
+    Distinct,
+    GroupBy,
+    Intersect,
+    Join,
+    Minus,
+    Project,
+    Query,
+    Select,
+    Source,
+    Union,
+    Windowed,
+    WindowJoin,
+    walk,
+)
+from reference.windows import Range, Rows, Unbounded, Window
+from spark_impl.sparktypes import arrow_type, spark_type
+from spark_impl.stage import plain_column
+from spark_impl.streaming import flow, memory
+from spark_impl.streaming.buckets import labels
+from spark_impl.streaming.carrier import SHIFT, closed_by
+from spark_impl.streaming.flow import Branch, Flow, Wiring
+from spark_impl.streaming.gate import PROMISES, GateProcessor, GateSpec
+from spark_impl.streaming.processor import StageProcessor
+from spark_impl.streaming.speaking import Speaking, stage_places
+from spark_impl.streaming.spreading import Spreader, write_promises
+from spark_impl.streaming.stageplan import Input, StageSpec
+from spark_impl.streaming.trace import read_trace
+from spark_impl.streaming.wire import Packer, Unpacker
+
+
+def can_run(query: Query) -> bool:
+    """Whether nothing in a query is Spark's to compute."""
+    for node in walk(query):
+        if isinstance(node, Select) or getattr(node, "theta", None) is not None:
+            return False
+        if isinstance(node, Project) and not all(isinstance(e, Col) for _, e in node.items):
+            return False
+        if isinstance(node, Join) and not node.on:
+            return False
+    return True
+
+
+class Staged:
+    """The adapter."""
+
+    name = "staged"
+    claims = Claims(cases_per_query=500)
+
+    def __init__(self, buckets: int = BUCKETS) -> None:
+        self.buckets = buckets
+
+    def run(self, cases: Sequence[Case]) -> Iterator[Run | Failure]:
+        for _, group in groupby(cases, key=lambda case: (case.query, case.output)):
+            together = list(group)
+            plain = self.steps(together, restarts=False)
+            again = self.steps(together, restarts=True) if any(c.restarts for c in together) else []
+            known = insight(together[0].query, self.buckets)
+            for number, (case, steps) in enumerate(zip(together, plain, strict=True)):
+                after = (Run(again[number], "step", insight=known),) if case.restarts else ()
+                yield Run(steps, "step", after, known)
+
+    def steps(self, cases: Sequence[Case], restarts: bool) -> list[list[StepReport]]:
+        with TemporaryDirectory(prefix="tickproof-") as directory:
+            made = _StagedRun(None, cases, Path(directory))  # type: ignore[arg-type]
+            made.build(self.buckets)
+            return made.steps(restarts)
+
+    def versions(self) -> Mapping[str, str]:
+        return {}
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
+# --- a query as the driver wires it ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Stream:
+    """Stands for the DataFrame of a stream."""
+
+    source: Source
+
+    sparkSession = None  # noqa: N815
+
+    def rows(self, batch: _Batch) -> pa.Table:
+        return batch.tuples[self.source.name]
+
+
+@dataclass
+class _Gate:
+    """Stands for the DataFrame that a gate makes."""
+
+    source: Source
+    name: str = field(default_factory=lambda: f"gate{next(_names)}")
+    disk: Disk = field(default_factory=Disk)
+    spreader: Spreader | None = None
+
+    def mapInArrow(self, spreader: Spreader, schema: str) -> _Gate:  # noqa: N802
+        return _Gate(self.source, spreader=spreader)
+
+    def sent(self, batch: _Batch) -> Iterator[pa.RecordBatch]:
+        assert self.spreader is not None
+        columns = self.source.columns
+        tuples = batch.tuples[self.source.name]
+        names = [f"p{at}" for at in range(len(columns))]
+        rows = tuples.select([*(f"q{at}" for at in range(len(columns))), "ts", "scope"])
+        rows = rows.rename_columns([*names, "ts", "scope"])
+        packer = Packer(0, len(columns), None, ("ts",), True, 1)
+        inbox = _inbox(packer(iter(rows.to_batches())))
+        promises = batch.promises[self.source.name]
+        if promises:
+            blob = write_promises(promises, columns)
+            inbox.setdefault(labels(1)[0], []).append(Packed(PROMISES, blob))
+        processor = GateProcessor(GateSpec(columns, True, "gate"), self.name)
+        out, self.disk = _worked(processor, self.disk, inbox, batch.watermark, 1)
+        for row in out:
+            if row.rows is not None:
+                table = pa.record_batch([pa.array([row.rows], pa.binary())], ["rows"])
+                yield from self.spreader(iter([table]))
+
+
+@dataclass
+class _Stage:
+    """Stands for the DataFrame that a stage makes."""
+
+    spec: StageSpec
+    inputs: list[_Input | _Gate]
+    fields: flow.Fields
+    trace: str
+    name: str = field(default_factory=lambda: f"stage{next(_names)}")
+    disk: Disk = field(default_factory=Disk)
+
+    def rows(self, batch: _Batch) -> pa.Table:
+        inbox: dict[int, list[Packed]] = {}
+        for own in self.inputs:
+            for label, packed in _inbox(own.sent(batch)).items():
+                inbox.setdefault(label, []).extend(packed)
+        processor = StageProcessor(self.spec, self.name, self.trace)
+        out, self.disk = _worked(processor, self.disk, inbox, batch.watermark, self.spec.buckets)
+        types = flow.part_types(self.fields)
+        unpacker = Unpacker(tuple(map(arrow_type, types)), True, self.spec.punctuated)
+        blobs = pa.record_batch([pa.array([row.rows for row in out], pa.binary())], ["rows"])
+        made = list(unpacker(iter([blobs])))
+        return pa.Table.from_batches(made) if made else _no_rows(types, self.spec.punctuated)
+
+
+@dataclass(frozen=True)
+class _Input:
+    """Stands for the packed rows of an input."""
+
+    packer: Packer
+    own: Input
+    child: Any
+
+    def sent(self, batch: _Batch) -> Iterator[pa.RecordBatch]:
+        table = self.child.rows(batch)
+        if self.own.births == "only":
+            table = table.select(["ts", "scope"])
+        elif self.own.lost:
+            columns = {name: table.column(name) for name in table.column_names}
+            for at, place in enumerate(self.own.lost):
+                columns[f"p{len(self.own.columns) + at}"] = table.column(f"q{place}")
+            table = pa.table(columns)
+        return iter(list(self.packer(iter(table.combine_chunks().to_batches()))))
+
+
+@dataclass(frozen=True)
+class _Projected:
+    child: Any
+    places: tuple[int, ...]
+
+    def rows(self, batch: _Batch) -> pa.Table:
+        table = self.child.rows(batch)
+        kept = {f"p{at}": table.column(f"p{place}") for at, place in enumerate(self.places)}
+        more = [name for name in table.column_names if not name.startswith("p")]
+        return pa.table({**kept, **{name: table.column(name) for name in more}})
+
+
+@dataclass
+class _Batch:
+    """One micro-batch."""
+
+    watermark: int
+    tuples: dict[str, pa.Table]
+    promises: dict[str, list[Any]]
+
+
+_names = iter(range(1_000_000_000))
+
+
+def _inbox(messages: Iterator[pa.RecordBatch]) -> dict[int, list[Packed]]:
+    found: dict[int, list[Packed]] = defaultdict(list)
+    for batch in messages:
+        for label, number, rows in zip(*(c.to_pylist() for c in batch.columns), strict=True):
+            found[label].append(Packed(number, rows))
+    return found
+
+
+def _worked(
+    processor: StageProcessor,
+    disk: Disk,
+    inbox: Mapping[int, Sequence[Packed]],
+    watermark: int,
+    buckets: int,
+) -> tuple[list[Any], Disk]:
+    """What Spark does with a processor in a micro-batch."""
+    handle = FakeHandle(disk)
+    processor.init(handle)  # type: ignore[arg-type]
+    out: list[Any] = []
+    if not disk.seeded:
+        for label in labels(buckets):
+            handle.key = (label,)
+            processor.handleInitialState(handle.key, None, Times(watermark))
+        disk.seeded = True
+    for label, rows in inbox.items():
+        handle.key = (label,)
+        out += processor.handleInputRows(handle.key, iter(rows), Times(watermark))
+    due = [(key, at) for key, own in disk.timers.items() for at in sorted(own) if at <= watermark]
+    for key, at in due:
+        handle.key = key
+        out += processor.handleExpiredTimer(key, Times(watermark), None)
+        disk.timers[key].remove(at)
+    return out, disk
+
+
+def _no_rows(types: Sequence[T.DataType], punctuated: bool) -> pa.Table:
+    made = {f"p{at}": pa.array([], arrow_type(type_)) for at, type_ in enumerate(types)}
+    made |= {name: pa.array([], pa.int64()) for name in ("ts", "ets", "scope")}
+    made["sign"] = pa.array([], pa.int32())
+    if punctuated:
+        made["hidden"] = pa.array([], pa.int32())
+    return pa.table(made)
+
+
+# --- running --------------------------------------------------------------------------------------
+
+
+@dataclass
+class _StagedRun(_StreamRun):
+    waiting: list[int] = field(default_factory=list)
+
+    def build(self, buckets: int) -> None:
+        """Wire the query as the driver does, with objects of ours in place of DataFrames."""
+        made = self._flow(self.query)
+        captured: dict[str, Any] = {}
+
+        def packed(
+            wiring: Wiring,
+            number: int,
+            df: Any,
+            own: Input,
+            keys: Sequence[int] | None,
+            fields: flow.Fields,
+            scoped: bool,
+        ) -> Any:
+            return _Input(flow.packer_of(wiring, number, own, keys, scoped), own, df)
+
+        def run(wiring: Wiring, spec: StageSpec, sent: Any, fields: flow.Fields) -> _Stage:
+            return _Stage(spec, _listed(sent), fields, str(self.directory / "trace"))
+
+        class Frames:
+            @staticmethod
+            def unionAll(one: Any, other: Any) -> Any:  # noqa: N802
+                return _listed(one) + _listed(other)
+
+        with (
+            mock.patch.object(flow, "_packed", packed),
+            mock.patch.object(flow, "_run", run),
+            mock.patch.object(flow, "DataFrame", Frames),
+            mock.patch.object(flow, "_check_settings", lambda session: None),
+        ):
+            captured["top"] = flow.output(made, self.output, buckets, "trace")
+        self.top = _listed(captured["top"])
+        self.flow = made
+
+    def _flow(self, query: Query) -> Flow:
+        match query:
+            case Windowed(source, window):
+                return self._stream(source, window)
+            case Project(below, items):
+                child = self._flow(below)
+                places = tuple(
+                    [c.name for c in below.columns].index(expr.name)
+                    for _, expr in items
+                    if isinstance(expr, Col)
+                )
+                fields = tuple(
+                    T.StructField(name, child.fields[place].dataType)
+                    for (name, _), place in zip(items, places, strict=True)
+                )
+                change = _projection(places)
+                return child.changed(change, fields, True, places)  # type: ignore[arg-type]
+            case Union(left, right):
+                return self._union(self._flow(left), self._flow(right))
+            case Intersect(left, right):
+                return flow.intersect(self._flow(left), self._flow(right))
+            case Minus(left, right):
+                return flow.minus(self._flow(left), self._flow(right))
+            case Distinct(below, on):
+                return flow.distinct(self._flow(below), on)
+            case GroupBy(below, keys, aggregates):
+                own = self._flow(below)
+                used = {*keys}
+                for item in aggregates:
+                    for arg in item.args:
+                        used |= set(_columns_in(arg))
+                wanted = [at for at, name in enumerate(own.names) if name in used]
+                if wanted:
+                    fields = tuple(own.fields[at] for at in wanted)
+                    own = own.changed(_projection(tuple(wanted)), fields, moves=wanted)  # type: ignore[arg-type]
+                return flow.group_by(own, keys, aggregates, ())
+            case Join(inputs, on, _):
+                made = self._flow(inputs[0])
+                for below in inputs[1:]:
+                    made = flow.join(made, self._flow(below), on)
+                return made
+            case WindowJoin(inputs, within, on, _, directed):
+                flows = {name: self._stream(source, Unbounded()) for name, source in inputs}
+                stretched = [replace(p, length=self.stretch.length(p.length)) for p in within]
+                return flow.window_join(flows, stretched, on, directed)
+        raise TypeError(f"not a query: {query!r}")
+
+    def _union(self, left: Flow, right: Flow) -> Flow:
+        return flow.union(left, right)
+
+    def _stream(self, source: Source, window: Window) -> Flow:
+        if isinstance(window, Range):
+            window = Range(self.stretch.length(window.length), window.bounds)
+        fields = tuple(
+            T.StructField(c.name, spark_type(c.type, T.TimestampNTZType())) for c in source.columns
+        )
+        made = flow.stream(_Stream(source), fields, True, Unbounded(), "drop", source.name)  # type: ignore[arg-type]
+        (own,) = made.branches
+        own = replace(own, window=window)
+        if self.punctuated:
+            gate = _Gate(source)
+            speaking = Speaking(
+                source.columns,
+                tuple(range(len(fields))),
+                False,
+                lambda wiring: gate,  # type: ignore[arg-type, return-value]
+            )
+            own = replace(own, speaking=speaking)
+        made = replace(made, branches=(own,), streams=(own,))
+        if isinstance(window, Rows):
+            layout = flow.shared_layout([made])
+            keys = flow.part_places(made, window.partition_by)
+            ties = flow.part_places(made, window.order_by)
+            by_place = Rows(
+                window.count, tuple(f"c{at}" for at in keys), tuple(f"c{at}" for at in ties)
+            )
+            placed = replace(made, branches=(replace(own, window=by_place),))
+            query = flow.layout_leaves(layout)[0]
+            return flow._stage([placed], layout, query, [keys], fields, "rows window")
+        return made
+
+    def _feed(self, step: int) -> None:
+        self.waiting.append(step)
+
+    def _execute(self) -> None:
+        """Run what was fed; a new process, as after a restart."""
+        memory._known.clear()
+        for step in self.waiting:
+            self._step(step)
+        self.waiting.clear()
+
+    def _step(self, step: int) -> None:
+        watermark = 0
+        if step:
+            watermark = (self.schedule.watermarks[step - 1] + SHIFT) // 1_000
+        batch = _Batch(watermark, {}, {})
+        for source in self.query.sources:
+            batch.tuples[source.name] = self._table(step, source)
+            batch.promises[source.name] = self._promised(step, source) if self.punctuated else []
+        made = [each.rows(batch) for each in self.top]
+        trace = self.directory / "trace"
+        rows = self._shown(pa.concat_tables(made) if len(made) > 1 else made[0])
+        self.batches[step] = _Step(rows, read_trace(trace), closed_by(watermark))
+
+    def _table(self, step: int, source: Source) -> pa.Table:
+        rows = [
+            (number, element.ts, element.row)
+            for number, own in enumerate(self.arriving)
+            for element in self._moved(number, own, step, source)
+        ]
+        time = self.schedule.watermarks[step] + self.schedule.delay
+        rows.append((len(self.cases), time, (None,) * len(source.columns)))
+        made: dict[str, Any] = {}
+        for at, column in enumerate(source.columns):
+            values = pa.array([row[at] for _, _, row in rows], column.type.arrow)
+            made[f"p{at}"] = made[f"q{at}"] = plain_column(pa.chunked_array([values]))
+        made["ts"] = pa.array([ts for _, ts, _ in rows], pa.int64())
+        made["scope"] = pa.array([number for number, _, _ in rows], pa.int64())
+        return pa.table(made)
+
+    def _shown(self, table: pa.Table) -> pa.Table:
+        """The output as the adapter of Spark's reads it."""
+        appends = self.output == "append"
+        width = len(self.query.columns)
+        second = table.column("ets" if appends else "sign").to_pylist()
+        if appends:
+            second = [None if end == 2**63 - 1 else end for end in second]
+        marks: list[list[str] | None] = [None] * table.num_rows
+        numbers = [table.column(name).to_pylist() for name in ("scope", "ts")]
+        picked = list(range(table.num_rows))
+        if self.punctuated:
+            picked, marks = [], []
+            (branch,) = self.flow.branches if len(self.flow.branches) == 1 else (None,)
+            places: Sequence[int | None] = stage_places(self.flow.fields)
+            if isinstance(branch, Branch) and branch.window is None:
+                assert branch.speaking is not None
+                places = branch.speaking.origins
+            names = [column.name for column in self.query.columns]
+            for at, mark in enumerate(table.column("hidden").to_pylist()):
+                if mark is None:
+                    picked.append(at)
+                    marks.append(None)
+                else:
+                    told = [name for name, place in zip(names, places, strict=True) if place == mark]
+                    picked += [at] * len(told)
+                    marks += [[name] for name in told]
+        chosen = pa.array(picked, pa.int64())
+        made: dict[str, Any] = {
+            "c": pa.array([numbers[0][at] for at in picked], pa.int64()),
+            "t": pa.array([numbers[1][at] for at in picked], pa.int64()),
+            "second": pa.array([second[at] for at in picked], pa.int64()),
+        }
+        for at in range(width):
+            made[f"x{at}"] = table.column(f"p{at}").combine_chunks().take(chosen)
+        if self.punctuated:
+            made[TOLD] = pa.array(marks, pa.list_(pa.string()))
+        return pa.table(made)
+
+    def steps(self, restarts: bool) -> list[list[StepReport]]:
+        try:
+            return super().steps(restarts)
+        finally:
+            shutil.rmtree(self.directory / "trace", ignore_errors=True)
+
+
+def _projection(places: tuple[int, ...]) -> Any:
+    return lambda child: _Projected(child, places)
+
+
+def _listed(given: Any) -> list[Any]:
+    return given if isinstance(given, list) else [given]
+
+
+def _columns_in(expr: Any) -> Sequence[str]:
+    from reference.expressions import columns_in
+
+    return list(columns_in(expr))

@@ -1,0 +1,223 @@
+"""Promises in the streaming driver, without Spark: gates, keepers, spreading, and whole queries."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from conformance.check import by_its_clock
+from conformance.expectation import expectations, worked_out
+from conformance.insight import insight, is_transparent
+from conformance.judge import NOT_APPLICABLE, PASSED, judge
+from conformance.run import LEVELS, Run
+from conformance.tests.operators.fake_spark import FakeStage
+from conformance.tests.operators.staged import Staged, can_run
+from properties.bulk import bulk_queries, bulk_runs
+from reference import Range, Rows, Source, Unbounded, columns, count
+from reference.case import Case
+from reference.clock import MIN_TIME
+from reference.query import Join, Query, Union
+from reference.streams import Between, Constant, Nothing, OneOf, Punctuation, Wildcard
+from spark_impl.frame import Frame, delta_frame
+from spark_impl.punctuation.evidence import Evidence
+from spark_impl.punctuation.promised import Promised
+from spark_impl.streaming.buckets import owner
+from spark_impl.streaming.keeper import canonical
+from spark_impl.streaming.promises import PromiseWriter
+from spark_impl.streaming.spreading import Spreader, read_promises, told_in
+from spark_impl.streaming.stageplan import Input, LateRowError, StageSpec
+
+K = columns("k bigint")
+KV = columns("k bigint", "v string")
+
+# --- whole queries --------------------------------------------------------------------------------
+
+S, R = Source("S", "k bigint", "v string"), Source("R", "k bigint", "w string")
+QUERIES: dict[str, Query] = {
+    "window": S.window(Range(9)),
+    "rows window": S.window(Rows(2, ("k",))),
+    "join": S.window(Range(9)).join(R.window(Unbounded()), on="k"),
+    "union": Union(S.window(Range(5)), Source("T", "k bigint", "v string").window(Range(9, "[]"))),
+    "minus": S.window(Unbounded()).minus(Source("T", "k bigint", "v string").window(Range(7))),
+    "intersect": S.window(Range(9)).intersect(Source("T", "k bigint", "v string").window(Range(7))),
+    "distinct": S.window(Range(9)).distinct(),
+    "group by": S.window(Unbounded()).group_by("k", n=count()),
+    "chain": S.window(Range(9)).join(R.window(Range(9)), on="k").group_by("k", n=count()),
+}
+
+
+def cases_of(query: Query, many: int, restarts: bool) -> list[Case]:
+    found = []
+    for honest in (True, False):
+        found += bulk_runs(query, many // 2, 5 + honest, tuples=16, honest=honest)
+    return found if restarts else [replace(case, restarts=()) for case in found]
+
+
+def judged(cases: Sequence[Case], buckets: int) -> Counter[str]:
+    """Judge the cases at all levels; counts what was seen on the way."""
+    runs = list(Staged(buckets).run(cases))
+    expected = worked_out(list(map(by_its_clock, expectations(cases), runs)))
+    seen: Counter[str] = Counter()
+    for case, run, right in zip(cases, runs, expected, strict=True):
+        assert isinstance(run, Run)
+        found = judge(case, run, LEVELS, right)
+        assert not list(found.wrong())
+        assert all(v.status in (PASSED, NOT_APPLICABLE) for v in found.verdicts.values())
+        seen["punctuations"] += sum(len(step.punctuations) for step in run.steps)
+        seen["due"] += sum(map(len, right.due or ()))
+        seen["late"] += sum(len(own.late) for own in right.progress[-1].streams.values())
+        seen["broken"] += sum(len(own.broken) for own in right.progress[-1].streams.values())
+        seen["restarted"] += len(run.after_restarts)
+    return seen
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_queries_with_promises_conform(name: str) -> None:
+    cases = cases_of(QUERIES[name], 16, restarts=name in ("join", "group by"))
+    seen = judged(cases, buckets=1)
+    assert seen["punctuations"]
+    assert seen["late"]
+    assert seen["broken"]
+    assert name not in ("join", "group by") or seen["restarted"]
+    assert seen["due"] or not is_transparent(QUERIES[name])
+
+
+@pytest.mark.parametrize("name", ["join", "minus", "group by"])
+def test_buckets_pass_on_promises_about_their_own_values(name: str) -> None:
+    query = QUERIES[name]
+    assert insight(query, 3).columns == {"k"}
+    seen = judged(cases_of(query, 16, restarts=False), buckets=3)
+    assert seen["due"]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("depth", "buckets"), [(1, 1), (1, 3), (2, 1), (2, 2)])
+def test_generated_queries_with_promises_conform_at_length(depth: int, buckets: int) -> None:
+    total: Counter[str] = Counter()
+    for query in bulk_queries(31 * depth + buckets, 110, depth):
+        if can_run(query):
+            total += judged(cases_of(query, 40, restarts=True), buckets)
+    assert total["punctuations"] > 1_000
+    assert total["restarted"] > 500
+
+
+# --- the gate -------------------------------------------------------------------------------------
+
+
+def test_a_late_tuple_proves_nothing() -> None:
+    seen = Evidence(K)
+    seen.admit((7,), 5, closed=None)
+    assert seen.hear(Punctuation(6, (Constant(7),)))
+    seen.admit((7,), 9, closed=None)
+    assert seen.hear(Punctuation(8, (Between(0, 10),)))
+    seen.admit((8,), 3, closed=4)
+    assert seen.hear(Punctuation(2, (Constant(8),)))
+    assert not seen.hear(Punctuation(4, (OneOf((7, 8)),)))
+
+
+def test_evidence_survives_in_writing() -> None:
+    seen = Evidence(KV)
+    seen.admit((None, "x"), 5, closed=None)
+    seen.hear(Punctuation(9, (Wildcard(), Nothing())))
+    again = Evidence.from_json(seen.to_json(), KV)
+    assert (again.latest, again.promises) == (seen.latest, seen.promises)
+    assert not again.hear(Punctuation(4, (Constant(None), Wildcard())))
+
+
+# --- spreading ------------------------------------------------------------------------------------
+
+
+def hearing(spreader: Spreader, promise: Punctuation) -> int:
+    return spreader.sent([(0, promise)]).num_rows
+
+
+def test_a_promise_goes_where_its_values_are() -> None:
+    spreader = Spreader(0, KV, divided=True, key=0, scoped=False, buckets=4)
+    assert hearing(spreader, Punctuation(4, (Constant(7), Wildcard()))) == 1
+    assert hearing(spreader, Punctuation(4, (Between(7, 8), Wildcard()))) == 4
+    assert hearing(spreader, Punctuation(4, (Wildcard(), Constant("x")))) == 4
+    values = (7, 8, 9)
+    owners = {owner(None, value, K[0], 4) for value in values}
+    assert hearing(spreader, Punctuation(4, (OneOf(values), Wildcard()))) == len(owners)
+    assert hearing(replace(spreader, divided=False, key=None), Punctuation(4, (Wildcard(),) * 2)) == 1
+
+
+def test_what_a_stage_tells_is_a_promise_of_its_rows() -> None:
+    rows = Frame(
+        [pa.array([None, 3]), pa.array(["x", None])],
+        {"ts": np.array([5, 6]), "at": np.array([1, 0])},
+    )
+    promised = Promised(columns("a bigint", "b string"), (0, None), columns("k bigint", "v string"))
+    # The promise about `b` cannot be told any more: the column is gone.
+    assert told_in(rows, promised, 0) == [(0, Punctuation(MIN_TIME, (Constant(3), Wildcard())))]
+
+
+def test_patterns_are_read_as_they_are_written() -> None:
+    batch = pa.record_batch(
+        {
+            "ts": pa.array([1, 2, 3, 4, 5], pa.int64()),
+            "k0": pa.array([0, 1, 1, 2, 1], pa.int32()),
+            "l0": pa.array([None, None, None, 3, None], pa.int64()),
+            "h0": pa.array([None] * 5, pa.int64()),
+            "v0": pa.array([None, [7], [7, None], None, []], pa.list_(pa.int64())),
+        }
+    )
+    (made,) = PromiseWriter(K, (0,), scoped=False)(iter([batch]))
+    read = [promise for _, promise in read_promises(made.column("rows")[0].as_py(), K)]
+    patterns = [Wildcard(), Constant(7), OneOf((7, None)), Between(3, None), Nothing()]
+    assert read == [Punctuation(ts, (p,)) for ts, p in enumerate(patterns, start=1)]
+
+
+# --- a stage --------------------------------------------------------------------------------------
+
+
+def test_a_row_that_breaks_a_promise_stops_the_query_if_it_shall() -> None:
+    own = Input(0, K, Range(9), late="error", promised=Promised(K, (0,), K))
+    query = Source("in0", *K).window(Unbounded())
+    stage = FakeStage(StageSpec(query, (own,), "changelog"), [[0]])
+    rows = pa.record_batch({"p0": pa.array([7]), "ts": pa.array([3])})
+    stage.batch({0: rows}, 0)
+    spreader = Spreader(0, K, divided=True, key=0, scoped=False, buckets=1)
+    stage.batch({}, 0, promises=spreader.sent([(0, Punctuation(3, (Constant(7),)))]))
+    late = pa.record_batch({"p0": pa.array([7]), "ts": pa.array([4])})
+    with pytest.raises(LateRowError, match=r"the row \(7,\) at 4 breaks the promise"):
+        stage.batch({0: late}, 0)
+
+
+def test_entries_that_cancel_are_left_out() -> None:
+    keys = pa.array([1, 1, 1, 2, 2, 3])
+    times = np.array([5, 5, 5, 5, 6, 5])
+    sign = np.array([1, -1, 1, -1, 1, -1], np.int8)
+    left = canonical(delta_frame([keys], times, times, sign))
+    found = zip(left.columns[0].to_pylist(), left["ts"].tolist(), left["sign"].tolist(), strict=True)
+    assert sorted(found) == [(1, 5, 1), (2, 5, -1), (2, 6, 1), (3, 5, -1)]
+
+
+def test_join_state_shrinks_with_promises() -> None:
+    """The metamorphic law: without promises the same rows come out, and more is held."""
+    query = QUERIES["join"]
+    assert isinstance(query, Join)
+    cases = cases_of(query, 8, restarts=False)[:4]
+    bare = [
+        replace(
+            case,
+            streams={
+                name: stream.with_elements(
+                    e for e in stream.elements if not isinstance(e, Punctuation)
+                )
+                for name, stream in case.streams.items()
+            },
+            steps=(),
+        )
+        for case in cases
+    ]
+    with_them = [replace(case, steps=()) for case in cases]
+    for one, other in zip(Staged(1).run(bare), Staged(1).run(with_them), strict=True):
+        assert isinstance(one, Run)
+        assert isinstance(other, Run)
+        assert sorted(map(repr, one.changes())) == sorted(map(repr, other.changes()))

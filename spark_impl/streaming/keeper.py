@@ -1,0 +1,425 @@
+"""The promises that one bucket of a stage knows, and what it makes of them.
+
+Promises travel with the rows of their input (see `wire`). In a step the rows come first: those that
+break a promise of an earlier step are late. Then the promises of the step are taken in, and after
+the operators have done their work the `Punctuator` drops rows that nothing can meet any more and
+tells which values of the output are closed.
+
+A bucket decides alone, so it answers for a value only if all rows that have it are its own: for the
+values of the one column by which the rows are divided, or for all if there is one bucket only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+
+import numpy as np
+import pyarrow as pa
+
+from reference.clock import MAX_TIME
+from reference.streams import Punctuation
+from reference.types import Row, Value
+from spark_impl.convert import python_values
+from spark_impl.encode import HashCollision, Identity, hash_columns, identify
+from spark_impl.frame import Bools, Frame, Ints, concat, int_view
+from spark_impl.plan import PlanState
+from spark_impl.punctuation.join_rules import AnyJoinRule, Watch
+from spark_impl.punctuation.ledger import Ledger, PromiseIndex
+from spark_impl.punctuation.promised import Promised
+from spark_impl.punctuation.punctuator import Punctuator, Standing
+from spark_impl.punctuation.questions import Origins, Question, Questions, origins
+from spark_impl.punctuation.written import promise_from_json, promise_to_json
+from spark_impl.streaming.buckets import owner
+from spark_impl.streaming.spreading import PromiseOf, read_promises
+from spark_impl.streaming.stageplan import LateRowError, StreamPlan, stream_name
+
+
+@dataclass
+class _Heard:
+    """The promises of one input in one case."""
+
+    promises: list[Punctuation] = field(default_factory=list)
+    index: PromiseIndex = field(default_factory=PromiseIndex)
+
+    def add(self, promise: Punctuation) -> None:
+        self.promises.append(promise)
+        self.index.add(promise)
+
+    def bound(self, row: Row) -> tuple[int, Punctuation] | None:
+        """The earliest promise about a row."""
+        about = [p for p in self.index.about(row) if p.matches(row)]
+        first = min(about, key=lambda p: p.ts, default=None)
+        return None if first is None else (first.ts, first)
+
+
+@dataclass
+class _Book:
+    """One case."""
+
+    heard: dict[int, _Heard]
+    """By input."""
+    questions: Questions
+    watch: Watch = field(default_factory=Watch)
+
+
+class StagePunctuator:
+    """What is the same for all buckets of a stage; built once in each process."""
+
+    def __init__(self, plan: StreamPlan) -> None:
+        self.plan = plan
+        self.punctuator = Punctuator(plan)
+        self.inputs: dict[int, Promised] = {
+            int(node.stream[1:]): promised
+            for node in plan.nodes
+            if node.stream is not None and (promised := plan.promised(node.stream)) is not None
+        }
+
+    @cached_property
+    def traced(self) -> list[Origins]:
+        """For each output column, the columns of inputs from which it is handed through."""
+        asks = self.plan.spec.asks
+        found = []
+        for at, places in enumerate(origins(self.plan.query)):
+            if asks is not None and at not in asks:
+                found.append(frozenset[tuple[str, int]]())
+                continue
+            found.append(
+                frozenset(
+                    (stream_name(n), promised.seen_at[place])
+                    for source, place in places
+                    for n, promised in self.inputs.items()
+                    if source == f"in{self.plan.spec.inputs[n].side}"
+                )
+            )
+        return found
+
+    def watched(self, stream: str) -> list[int]:
+        """The columns of an input whose values must be seen.
+
+        None, if promises name the values that they are about: then those are known anyway.
+        """
+        if all(promised.names_values for promised in self.inputs.values()):
+            return []
+        return sorted({at for own in self.traced for name, at in own if name == stream})
+
+    @cached_property
+    def join_keys(self) -> dict[int, list[tuple[str, int]]]:
+        """Of a join, for each input the names of its keys and where all its columns have them."""
+        rule = self.punctuator.rule
+        if not isinstance(rule, AnyJoinRule):
+            return {}
+        found: dict[int, list[tuple[str, int]]] = {}
+        for n, tap in enumerate(rule.taps):
+            places = [tap.raw_places[at] for at in rule.shared[n]]
+            assert all(at is not None for at in places)
+            found[int(tap.stream[1:])] = [
+                (name, at) for name, at in zip(rule.on, places, strict=True) if at is not None
+            ]
+        return found
+
+
+class Keeper:
+    """The promises of one bucket."""
+
+    def __init__(self, stage: StagePunctuator, bucket: int) -> None:
+        self.stage = stage
+        self.spec = stage.plan.spec
+        self.lead = stage.plan.lead
+        self.bucket = bucket
+        self.books: dict[int, _Book] = {}
+        self.changed = False
+        """Whether there is something that has to be written."""
+
+    @property
+    def is_blank(self) -> bool:
+        return not self.books
+
+    def _book(self, case: int) -> _Book:
+        if case not in self.books:
+            mine = None
+            if self.spec.asks is not None:
+                mine = partial(self._is_mine, case)
+            questions = Questions(self.stage.plan.query, self.stage.traced, mine)
+            self.books[case] = _Book({n: _Heard() for n in self.stage.inputs}, questions)
+        return self.books[case]
+
+    def _is_mine(self, case: int, value: Value) -> bool:
+        assert self.spec.asks
+        column = self.stage.plan.query.columns[self.spec.asks[0]]
+        scope = case if self.lead else None
+        return owner(scope, value, column, self.spec.buckets) == self.bucket
+
+    # --- rows -------------------------------------------------------------------------------------
+
+    def arrive(
+        self, taken: dict[int, Frame], promises: Mapping[int, Sequence[bytes]]
+    ) -> int:
+        """Take in a step: rows, which become what the operators see of them, and promises.
+
+        Gives the number of rows that are late because they break a promise.
+        """
+        late = 0
+        for number, rows in taken.items():
+            if number in self.stage.inputs:
+                taken[number], more = self._take(number, rows)
+                late += more
+        for number, blobs in promises.items():
+            columns = self.stage.inputs[number].columns
+            for blob in blobs:
+                self.hear(number, read_promises(blob, columns))
+        return late
+
+    def settle(
+        self, state: PlanState, rows: Frame, watermark: int | None
+    ) -> tuple[PlanState, Frame]:
+        """After the operators: the state that is left, and what goes out."""
+        if self.spec.output == "changelog":
+            rows = canonical(rows)
+        rows = rows.with_numbers(at=np.full(len(rows), -1, np.int64))
+        if self.is_blank:
+            return state, rows
+        state, closed = self.after(state, watermark)
+        if not any(closed.values()):
+            return state, rows
+        # Before the first watermark no row has come out, so any time will do.
+        told = self.told(closed, 0 if watermark is None else watermark)
+        names = tuple(told.numbers)
+        return state, concat([rows.only_numbers(*names), told]) if len(rows) else told
+
+    def _take(self, number: int, rows: Frame) -> tuple[Frame, int]:
+        """The rows of an input that break no promise, as the operators see them.
+
+        Also counts the others. Values are noted, and rows whose value was closed are left out.
+        """
+        promised = self.stage.inputs[number]
+        width = self.lead + len(promised.visible)
+        late = 0
+        if len(rows):
+            lost = self.spec.inputs[number].lost
+            in_time = self._in_time(number, rows, _Seen(rows, promised, lost, self.lead))
+            late = int(np.count_nonzero(~in_time))
+            rows = rows.where(in_time)
+            seen = _Seen(rows, promised, lost, self.lead)
+            self._note(number, seen)
+            rows = rows.where(self._worth_a_look(number, seen))
+        return rows.with_columns(rows.columns[:width]), late
+
+    def _in_time(self, number: int, rows: Frame, seen: _Seen) -> Bools:
+        spec = self.spec.inputs[number]
+        if not spec.is_stream or not any(b.heard[number].promises for b in self.books.values()):
+            return np.ones(len(rows), np.bool_)
+        kind, kinds = seen.kinds(range(len(seen.promised.columns)))
+        limits = np.full(len(kinds), MAX_TIME, np.int64)
+        broken: dict[int, Punctuation] = {}
+        for at, (case, row) in enumerate(kinds):
+            book = self.books.get(case)
+            bound = None if book is None else book.heard[number].bound(row)
+            if bound is not None:
+                limits[at], broken[at] = bound
+        fine: Bools = rows["ts"] <= limits[kind]
+        if spec.late == "error" and not bool(fine.all()):
+            at = int(np.flatnonzero(~fine)[0])
+            row = tuple(
+                column[at].as_py() for column in rows.columns[: self.lead + len(spec.columns)]
+            )
+            raise LateRowError(
+                f"{spec.label or 'a stream'}: the row {row!r} at {int(rows['ts'][at])} breaks the "
+                f"promise {broken[int(kind[at])]}; mend the promises, or use late='drop'"
+            )
+        return fine
+
+    def _note(self, number: int, seen: _Seen) -> None:
+        """See values that may be asked for, and keys of a join for which something has changed."""
+        stream = stream_name(number)
+        for at in self.stage.watched(stream):
+            for case, row in seen.kinds([at])[1]:
+                self._book(case).questions.see(stream, at, [row[at]])
+                self.changed = True
+        keys = self.stage.join_keys.get(number)
+        if keys and self.books:
+            for case, row in seen.kinds([at for _, at in keys])[1]:
+                if case in self.books:
+                    self.books[case].watch.arrived.setdefault(stream, []).append(row)
+
+    def _worth_a_look(self, number: int, seen: _Seen) -> Bools:
+        """Rows of a join whose key was found closed are not: no row of theirs can come out."""
+        fine = np.ones(seen.length, np.bool_)
+        for name, at in self.stage.join_keys.get(number, ()):
+            if not any(book.questions.any_answered() for book in self.books.values()):
+                break
+            kind, kinds = seen.kinds([at])
+            open_ = np.ones(len(kinds), np.bool_)
+            for n, (case, row) in enumerate(kinds):
+                book = self.books.get(case)
+                open_[n] = book is None or not book.questions.is_answered(name, row[at])
+            fine &= open_[kind]
+        return fine
+
+    # --- promises ---------------------------------------------------------------------------------
+
+    def hear(self, number: int, promises: Iterable[PromiseOf]) -> None:
+        """Take in what an input has promised in this step."""
+        promised = self.stage.inputs[number]
+        for case, narrow in promises:
+            promise = promised.widened(narrow)
+            book = self._book(case)
+            book.heard[number].add(promise)
+            book.questions.hear(stream_name(number), [promise])
+            self.changed = True
+
+    def after(
+        self, state: PlanState, watermark: int | None
+    ) -> tuple[PlanState, dict[int, list[Question]]]:
+        """The state without what nothing can need, and for each case what is closed since."""
+        standings = {
+            case: Standing(
+                {
+                    stream_name(n): Ledger(
+                        self.stage.inputs[n].all_columns, watermark, own.promises, own.index
+                    )
+                    for n, own in book.heard.items()
+                },
+                watermark,
+                book.questions,
+                book.watch,
+            )
+            for case, book in self.books.items()
+        }
+        state, closed = self.stage.punctuator.after(state, standings)
+        self.changed = self.changed or any(closed.values())
+        return state, closed
+
+    def told(self, closed: Mapping[int, Sequence[Question]], watermark: int) -> Frame:
+        """Output punctuations as rows of sign 0; `at` is the column that each is about."""
+        schema = self.stage.plan.nodes[self.stage.plan.root].operator.schema
+        names = [column.name for column in schema[self.lead :]]
+        made = [
+            (case, names.index(name), value)
+            for case, own in closed.items()
+            for name, value in own
+        ]
+        columns: list[pa.Array] = []
+        if self.lead:
+            columns.append(pa.array([case for case, _, _ in made], pa.int64()))
+        for place, column in enumerate(schema[self.lead :]):
+            values = [value if at == place else None for _, at, value in made]
+            columns.append(pa.array(values, column.type.arrow))
+        times = np.full(len(made), watermark, np.int64)
+        return Frame(
+            columns,
+            {
+                "ts": times,
+                "ets": times,
+                "sign": np.zeros(len(made), np.int8),
+                "at": np.array([at for _, at, _ in made], np.int64),
+            },
+            len(made),
+        )
+
+    # --- keeping ----------------------------------------------------------------------------------
+
+    def to_bytes(self) -> bytes:
+        """What must survive a restart."""
+        return json.dumps(
+            [
+                [
+                    case,
+                    [
+                        [
+                            n,
+                            [
+                                promise_to_json(p, self.stage.inputs[n].all_columns)
+                                for p in heard.promises
+                            ],
+                        ]
+                        for n, heard in book.heard.items()
+                    ],
+                    book.questions.to_json(),
+                ]
+                for case, book in self.books.items()
+            ]
+        ).encode()
+
+    @classmethod
+    def from_bytes(cls, stage: StagePunctuator, bucket: int, data: bytes | None) -> Keeper:
+        """Undo `to_bytes`."""
+        made = cls(stage, bucket)
+        for case, heard, asked in json.loads(data) if data else ():
+            book = made._book(case)
+            for n, promises in heard:
+                for written in promises:
+                    promise = promise_from_json(written, stage.inputs[n].all_columns)
+                    book.heard[n].add(promise)
+                    book.questions.hear(stream_name(n), [promise])
+            book.questions.restore(asked)
+        return made
+
+
+class _Seen:
+    """The rows of an input, with all columns that promises or questions can be about."""
+
+    def __init__(self, rows: Frame, promised: Promised, lost: Sequence[int], lead: int) -> None:
+        self.promised = promised
+        self.lead = lead
+        self.columns: dict[int, pa.Array] = dict(
+            zip(promised.seen_at, rows.columns[lead:], strict=False)
+        )
+        """By their places among all columns."""
+        hidden = rows.columns[lead + len(promised.visible) :]
+        self.columns.update(zip(lost, hidden, strict=True))
+        self.scope = list(rows.columns[:lead])
+        self.length = len(rows)
+
+    def kinds(self, places: Sequence[int]) -> tuple[Ints, list[tuple[int, Row]]]:
+        """The kind of each row by the case and these columns, and each kind as a row.
+
+        Such a row has NULLs in the other columns.
+        """
+        chosen = [self.columns[at] for at in places]
+        identity = _identified([*self.scope, *chosen], self.length)
+        picked = pa.array(identity.first)
+        every = self.promised.all_columns
+        lists: list[list[Value]] = [[None] * identity.count for _ in every]
+        for at, column in zip(places, chosen, strict=True):
+            lists[at] = python_values(column.take(picked), every[at])
+        cases = int_view(self.scope[0].take(picked)).tolist() if self.lead else [0] * identity.count
+        rows = zip(*lists, strict=True)
+        return identity.ids, list(zip(cases, rows, strict=True))
+
+
+def _identified(columns: Sequence[pa.Array], length: int) -> Identity:
+    seed = 0
+    while True:
+        try:
+            return identify(hash_columns(columns, seed, length), columns)
+        except HashCollision:
+            seed += 1
+
+
+def canonical(rows: Frame) -> Frame:
+    """Entries without those that cancel each other at one instant.
+
+    What a punctuation rules out is a new row, so none may seem to come.
+    """
+    minus = rows["sign"] < 0
+    if not bool(minus.any()) or bool(minus.all()):
+        return rows
+    times = pa.array(rows["ts"])
+    kind = _identified([*rows.columns, times], len(rows)).ids
+    net = np.bincount(kind, weights=rows["sign"]).astype(np.int64)
+    copies = np.bincount(kind)
+    if bool((np.abs(net) == copies).all()):
+        return rows
+    # Of each kind as many rows stay as it has more of one sign, and they have that sign.
+    order = np.argsort(kind, kind="stable")
+    starts = np.searchsorted(kind[order], np.arange(len(net)))
+    wanted = rows["sign"][order] == np.sign(net)[kind[order]]
+    # Ranks among the rows of the wanted sign alone.
+    before = np.cumsum(wanted) - wanted
+    rank = before - before[starts[kind[order]]]
+    keep = wanted & (rank < np.abs(net)[kind[order]])
+    return rows.take(np.sort(order[keep]))
+
