@@ -15,11 +15,26 @@ import pyarrow as pa
 from conformance.run import LEVELS, Failure, Run
 from reference.aggregates import BUILT_IN
 from reference.case import OUTPUTS, Case
+from reference.errors import TickproofError
 from reference.query import OPERATORS, GroupBy, Query, Windowed, appendable, walk
 from reference.streams import StreamTuple
 
 WINDOWS = ("range", "rows", "unbounded")
 TYPES = ("integer", "bigint", "double", "decimal", "string", "boolean", "timestamp", "date")
+
+
+class AdapterError(TickproofError):
+    """An adapter that cannot be found or started."""
+
+
+class NotInstalledError(AdapterError):
+    """An adapter whose engine is not on this machine."""
+
+    def __init__(self, name: str, how: str) -> None:
+        self.how = how
+        """What to do about it."""
+        super().__init__(f"{name} is not installed; to install it: {how}")
+
 
 Tuples = Mapping[str, Sequence[StreamTuple]]
 
@@ -123,4 +138,13 @@ class BulkAdapter(Protocol):
         ...
 
 
-__all__ = ["BUILT_IN", "Adapter", "BulkAdapter", "Claims", "Tuples", "window_kind"]
+__all__ = [
+    "BUILT_IN",
+    "Adapter",
+    "AdapterError",
+    "BulkAdapter",
+    "Claims",
+    "NotInstalledError",
+    "Tuples",
+    "window_kind",
+]

@@ -25,6 +25,7 @@ from conformance.expected import (
     PASSES,
     Expected,
     ExpectedFailure,
+    calmed,
     occurring,
 )
 from conformance.generate import (
@@ -134,6 +135,8 @@ class _Check:
         self.levels = [level for level in plan.levels if level in self.claims.levels]
         self.result = Report(label, seed=plan.seed)
         self.found: dict[Group, Found] = {}
+        self.doubtful: list[tuple[str, str, Case]] = []
+        """Failures that were excused because of some values: operator, level, case without them."""
         self.expected = [*expected, *getattr(adapter, "expected_failures", ())]
         self.generator = Generator(plan, self.claims)
 
@@ -148,6 +151,7 @@ class _Check:
             self.batch(task)
             if stepped:
                 self.stepped(task)
+        self.in_doubt()
         self.watch("", self.result.cases, self.plan.cases)
         for operator, counts in self.result.vacuity.items():
             self.result.vacuous += too_little(operator, counts)
@@ -244,21 +248,40 @@ class _Check:
     ) -> None:
         """Keep the smallest failure of each group, and count the others."""
         for verdict in judgement.wrong():
-            if self.is_expected(case, verdict.level, run):
+            if excuses := self.excuses(case, verdict.level, run):
                 self.result.excuse(operator, verdict.level)
+                calm = calmed(case, excuses)
+                if calm is not None:
+                    self.doubtful.append((operator, verdict.level, calm))
                 continue
-            group = group_of(operator, case, verdict)
-            known = self.found.get(group)
-            if known is None or _size(case) < _size(known.case):
-                self.found[group] = Found(case, verdict, known.alike if known else 0)
-            self.found[group].alike += 1
+            self.note(operator, case, verdict)
 
-    def is_expected(self, case: Case, level: str, run: Run | Failure) -> bool:
-        """Whether an operator in the query is known not to keep the level in such a case."""
+    def note(self, operator: str, case: Case, verdict: Verdict) -> None:
+        """A failure that nobody expected."""
+        group = group_of(operator, case, verdict)
+        known = self.found.get(group)
+        if known is None or _size(case) < _size(known.case):
+            self.found[group] = Found(case, verdict, known.alike if known else 0)
+        self.found[group].alike += 1
+
+    def excuses(self, case: Case, level: str, run: Run | Failure) -> list[ExpectedFailure]:
+        """The declarations by which an operator in the query is known to fail in such a case."""
         if not any(failure.level == level for failure in self.expected):
-            return False
+            return []
         features = occurring(case, run)
-        return any(failure.excuses(case, level, features) for failure in self.expected)
+        return [each for each in self.expected if each.excuses(case, level, features)]
+
+    def in_doubt(self) -> None:
+        """What was excused because of some values must pass without them."""
+        doubtful, self.doubtful = self.doubtful, []
+        # Cases of one query are neighbours, and run together.
+        judgements = self.judgements([case for *_, case in doubtful], self.levels)
+        for (operator, level, case), (judgement, run) in zip(doubtful, judgements, strict=True):
+            verdict = judgement.verdicts[level]
+            if verdict.ok or self.excuses(case, level, run):
+                continue
+            self.result.excuse(operator, level, -1)
+            self.note(operator, case, verdict)
 
     def explain_failures(self) -> None:
         """Shrink the commonest failures of each operator and level, and merge what is alike."""

@@ -11,26 +11,38 @@ A declaration may be narrowed to cases in which certain things occur (`when`, in
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from conformance.judge import Verdict
 from conformance.run import LEVELS, Failure, Run
+from conformance.shrink import without
 from properties.features import query_features, stream_features
 from reference.arrivals import progress
 from reference.case import Case
 from reference.caseformat import case_from_json, case_to_json
 from reference.errors import CaseError, TickproofError
 from reference.query import OPERATORS, walk
-from reference.types import Row
+from reference.streams import Element, StreamTuple
+from reference.types import Row, Value
 
 VERBS = ("not implemented", "not yet", "never")
 """Not built here; built on something that cannot do it yet; against what the engine is for."""
 
 NATURES = ("different convention", "wrong answer")
 """What a failure of a peer is: it answers another question right, or this one wrong."""
+
+HARD_VALUES: Mapping[str, Callable[[Value], bool]] = {
+    "null": lambda value: value is None,
+    "nan": lambda value: value != value,
+    "infinity": lambda value: value in (math.inf, -math.inf),
+    "minus zero": lambda value: repr(value) == "-0.0",
+    "integer beyond 2^53": lambda value: isinstance(value, int) and abs(value) > 2**53,
+}
+"""What `when` can name that is in the values of a case, and so can be left out of it."""
 
 FAILS, PASSES, MATCHES_NOTHING = "fails as expected", "passes", "matches nothing"
 
@@ -165,6 +177,27 @@ def occurring(case: Case, run: Run | Failure) -> set[str]:
     if any(admitted.late for admitted in streams.values()):
         found.add("late row")
     return found
+
+
+def calmed(case: Case, failures: Collection[ExpectedFailure]) -> Case | None:
+    """The case without the rows that these failures are about, or None if they name no values.
+
+    A failure that is declared for values must be about them: without them the case must pass.
+    """
+    hard = [HARD_VALUES[name] for each in failures for name in each.when if name in HARD_VALUES]
+    if not hard:
+        return None
+
+    def kept(element: Element) -> bool:
+        if not isinstance(element, StreamTuple):
+            return True
+        return not any(is_hard(value) for is_hard in hard for value in element.row)
+
+    for name, stream in case.streams.items():
+        for at in reversed(range(len(stream.elements))):
+            if not kept(stream.elements[at]):
+                case = without(case, name, range(at, at + 1))
+    return case
 
 
 def dump_expected(failures: Sequence[ExpectedFailure]) -> str:

@@ -96,7 +96,7 @@ class SparkStreaming:
     def runs(self, cases: Sequence[Case], restarts: bool = False) -> list[list[StepReport]]:
         """The steps of all cases, from one streaming query; with restarts, after every step."""
         with tempfile.TemporaryDirectory(prefix="tickproof-") as directory:
-            return _StreamRun(self.session, cases, Path(directory)).steps(restarts)
+            return StreamRun(self.session, cases, Path(directory)).steps(restarts)
 
     def changelogs(self, query: Query, cases: Sequence[Tuples]) -> pa.Table:
         made = [
@@ -136,7 +136,9 @@ class _Step:
 
 
 @dataclass
-class _StreamRun:
+class StreamRun:
+    """Cases of one query, as the micro-batches of one streaming query."""
+
     session: SparkSession
     cases: Sequence[Case]
     directory: Path
@@ -163,7 +165,7 @@ class _StreamRun:
             self._execute()
         if sorted(self.batches) != list(range(number)):
             raise RuntimeError(f"{number} steps ran as the micro-batches {sorted(self.batches)}")
-        return self._reports()
+        return self.reports()
 
     # --- feeding ----------------------------------------------------------------------------------
 
@@ -200,28 +202,14 @@ class _StreamRun:
     def _execute(self) -> None:
         """Run until all files are read; a new query each time, as after a restart."""
         from spark_impl.streaming.progress import Progress
-        from spark_impl.streaming.trace import read_trace
-
-        trace = self.directory / "trace"
-        frames = {
-            source.name: self.session.readStream.schema(events_schema(source))
-            .option("maxFilesPerTrigger", 1)
-            .parquet(str(self.directory / source.name))
-            for source in self.query.sources
-        }
-        relation = translated(
-            self.query, frames, length_of=self.stretch.length, delay=self.schedule.delay
-        )
-        make = relation.append if self.output == "append" else relation.changelog
-        shown = make(buckets=BUCKETS, trace=str(trace))
 
         def sink(batch: DataFrame, number: int) -> None:
             # Collecting runs the micro-batch, and then the trace is complete.
             rows = positional_table(self.query, batch)
-            self.batches[number] = _Step(rows, read_trace(trace))
+            self.batches[number] = _Step(rows, self.traced())
 
         running = (
-            shown.writeStream.foreachBatch(sink)
+            self.shown().writeStream.foreachBatch(sink)
             .option("checkpointLocation", str(self.directory / "checkpoint"))
             .trigger(availableNow=True)
             .start()
@@ -234,14 +222,38 @@ class _StreamRun:
             if progress.batch in self.batches:
                 self.batches[progress.batch].watermark = progress.closed
 
+    def frame(self, source: Source) -> DataFrame:
+        """A stream as Spark reads it: one file for each micro-batch."""
+        return (
+            self.session.readStream.schema(events_schema(source))
+            .option("maxFilesPerTrigger", 1)
+            .parquet(str(self.directory / source.name))
+        )
+
+    def shown(self) -> DataFrame:
+        """What comes out: the columns of the query, the case, the time, and the sign or the end."""
+        frames = {source.name: self.frame(source) for source in self.query.sources}
+        relation = translated(
+            self.query, frames, length_of=self.stretch.length, delay=self.schedule.delay
+        )
+        make = relation.append if self.output == "append" else relation.changelog
+        return make(buckets=BUCKETS, trace=str(self.directory / "trace"))
+
+    def traced(self) -> list[TracedRows]:
+        """What the operators held at the end of the last micro-batch."""
+        from spark_impl.streaming.trace import read_trace
+
+        return read_trace(self.directory / "trace")
+
     # --- reporting --------------------------------------------------------------------------------
 
-    def _reports(self) -> list[list[StepReport]]:
+    def reports(self) -> list[list[StepReport]]:
+        """What each case has to report of its steps."""
         held = _Holdings(self)
         found: list[list[StepReport]] = [[] for _ in self.cases]
         for step in range(len(self.schedule.watermarks)):
             batch = self.batches[step]
-            entries = self._entries(batch.rows)
+            entries = self.entries(batch.rows)
             promised = [own[-1].watermark if own else None for own in found]
             holdings = held.after(step, batch.held, promised)
             for number, own in enumerate(found):
@@ -261,7 +273,8 @@ class _StreamRun:
                 )
         return found
 
-    def _entries(self, table: pa.Table) -> Mapping[int, list[Change | AppendRow]]:
+    def entries(self, table: pa.Table) -> Mapping[int, list[Change | AppendRow]]:
+        """What came out of a micro-batch, by case."""
         rows = python_rows(table, self.query.columns, 3)
         heads = (table.column(at).to_pylist() for at in range(3))
         found: dict[int, list[Change | AppendRow]] = defaultdict(list)
@@ -297,7 +310,7 @@ Branches = list[_Leaf | None]
 class _Holdings:
     """From the rows in the state of each stage to the tuples of the cases."""
 
-    def __init__(self, run: _StreamRun) -> None:
+    def __init__(self, run: StreamRun) -> None:
         self.run = run
         self.stages: list[Branches] = []
         top = self._branches(run.query)
