@@ -6,8 +6,8 @@ expected. What it does not claim is reported as "not claimed", never as passed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
@@ -15,11 +15,26 @@ import pyarrow as pa
 from conformance.run import LEVELS, Failure, Run
 from reference.aggregates import BUILT_IN
 from reference.case import OUTPUTS, Case
-from reference.query import OPERATORS, GroupBy, Query, Windowed, walk
+from reference.errors import TickproofError
+from reference.query import OPERATORS, GroupBy, Query, Windowed, appendable, walk
 from reference.streams import StreamTuple
 
 WINDOWS = ("range", "rows", "unbounded")
 TYPES = ("integer", "bigint", "double", "decimal", "string", "boolean", "timestamp", "date")
+
+
+class AdapterError(TickproofError):
+    """An adapter that cannot be found or started."""
+
+
+class NotInstalledError(AdapterError):
+    """An adapter whose engine is not on this machine."""
+
+    def __init__(self, name: str, how: str) -> None:
+        self.how = how
+        """What to do about it."""
+        super().__init__(f"{name} is not installed; to install it: {how}")
+
 
 Tuples = Mapping[str, Sequence[StreamTuple]]
 
@@ -40,15 +55,33 @@ class Claims:
     cases_per_query: int | None = None
     """For an engine that takes seconds to start a query and knows nothing but steps: it is given so
     many cases of each query, all of them in steps, and restarts for some of the queries only."""
+    beyond: Callable[[Query, str], str | None] | None = field(default=None, compare=False)
+    """For an engine whose claims are narrower than the lists above can say: what it cannot express
+    of a query with an output ("changelog" or "append"), or None if it can."""
 
     def refusal(self, case: Case) -> str | None:
         """What in a case is beyond the claims, or None if it is within them."""
-        if case.output not in self.outputs:
-            return f"{case.output} output"
-        return self.query_refusal(case.query)
+        return self._refused(case.query, case.output)
 
     def query_refusal(self, query: Query) -> str | None:
-        """What in a query is beyond the claims, or None."""
+        """What in a query is beyond the claims, or None if it is claimed with some output."""
+        if self.outputs_of(query):
+            return None
+        return self._refused(query, next(o for o in OUTPUTS if o in self.outputs))
+
+    def outputs_of(self, query: Query) -> tuple[str, ...]:
+        """The outputs that are claimed for a query."""
+        possible = OUTPUTS if appendable(query) else ("changelog",)
+        return tuple(output for output in possible if self._refused(query, output) is None)
+
+    def _refused(self, query: Query, output: str) -> str | None:
+        if output not in self.outputs:
+            return f"{output} output"
+        if reason := self._listed_refusal(query):
+            return reason
+        return None if self.beyond is None else self.beyond(query, output)
+
+    def _listed_refusal(self, query: Query) -> str | None:
         for node in walk(query):
             if node.op not in self.operators:
                 return node.op
@@ -105,4 +138,13 @@ class BulkAdapter(Protocol):
         ...
 
 
-__all__ = ["BUILT_IN", "Adapter", "BulkAdapter", "Claims", "Tuples", "window_kind"]
+__all__ = [
+    "BUILT_IN",
+    "Adapter",
+    "AdapterError",
+    "BulkAdapter",
+    "Claims",
+    "NotInstalledError",
+    "Tuples",
+    "window_kind",
+]

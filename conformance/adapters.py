@@ -7,6 +7,9 @@
 | `spark-batch` | this project's operators on Spark DataFrames |
 | `spark-streaming` | the same on streaming DataFrames |
 | `in-process:mw`, `spark-batch:mw`, ... | the same, by one of the papers' algorithms |
+| `spark-native` | Spark's own stream-stream join and windowed aggregation |
+| `pandas-rolling` | pandas' time-based rolling windows |
+| `flink-sql`, `pathway` | those engines, if they are installed: see docs/peers.md |
 | `python:package.module:Class` | your adapter, in Python |
 | `stdio:COMMAND` | your engine in any language, behind a pipe |
 | any other | an entry point of the group `tickproof.adapters` |
@@ -20,21 +23,16 @@ from importlib.metadata import entry_points
 
 import pyarrow as pa
 
-from conformance.adapter import Adapter, Claims
+from conformance.adapter import Adapter, AdapterError, Claims
 from conformance.replay import replay
 from conformance.run import Failure, Run
 from conformance.stdio import StdioAdapter
 from reference import lifted
 from reference.case import Case
-from reference.errors import TickproofError
 from reference.oracle import Tuples
 from reference.query import Query
 
 GROUP = "tickproof.adapters"
-
-
-class AdapterError(TickproofError):
-    """An adapter that cannot be found or started."""
 
 
 class ReferenceAdapter:
@@ -61,6 +59,10 @@ BUILT_IN: dict[str, str] = {
     "in-process": "conformance.own_engines:InProcess",
     "spark-batch": "conformance.spark_engines:SparkBatch",
     "spark-streaming": "conformance.spark_streaming:SparkStreaming",
+    "spark-native": "conformance.peers.spark_native:SparkNative",
+    "pandas-rolling": "conformance.peers.pandas_rolling:PandasRolling",
+    "flink-sql": "conformance.peers.behind_pipes:FlinkSql",
+    "pathway": "conformance.peers.behind_pipes:Pathway",
 }
 
 
@@ -118,3 +120,6 @@ def _load(target: str, name: str) -> Callable[[], Adapter]:
     except AttributeError:
         raise AdapterError(f"adapter {name!r}: {module_name} has no {attribute!r}") from None
     return made
+
+
+__all__ = ["AdapterError", "ReferenceAdapter", "adapter_names", "open_adapter"]

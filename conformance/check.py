@@ -19,7 +19,15 @@ from conformance import bulk
 from conformance.adapter import Adapter, BulkAdapter
 from conformance.adapters import open_adapter
 from conformance.expectation import Expectation, expectations, expecting, worked_out
-from conformance.expected import FAILS, MATCHES_NOTHING, PASSES, Expected, ExpectedFailure
+from conformance.expected import (
+    FAILS,
+    MATCHES_NOTHING,
+    PASSES,
+    Expected,
+    ExpectedFailure,
+    calmed,
+    occurring,
+)
 from conformance.generate import (
     CASES_PER_QUERY,
     DEFAULT_CASES,
@@ -127,6 +135,8 @@ class _Check:
         self.levels = [level for level in plan.levels if level in self.claims.levels]
         self.result = Report(label, seed=plan.seed)
         self.found: dict[Group, Found] = {}
+        self.doubtful: list[tuple[str, str, Case]] = []
+        """Failures that were excused because of some values: operator, level, case without them."""
         self.expected = [*expected, *getattr(adapter, "expected_failures", ())]
         self.generator = Generator(plan, self.claims)
 
@@ -141,6 +151,7 @@ class _Check:
             self.batch(task)
             if stepped:
                 self.stepped(task)
+        self.in_doubt()
         self.watch("", self.result.cases, self.plan.cases)
         for operator, counts in self.result.vacuity.items():
             self.result.vacuous += too_little(operator, counts)
@@ -179,8 +190,9 @@ class _Check:
         expected = bulk.expected_changelogs(query, cases)
         self.result.interesting(operator, in_answers(expected, many))
         self.result.interesting(operator, in_streams(query, cases))
-        if query.free or not isinstance(self.adapter, BulkAdapter):
-            made = [bulk.batch_case(query, tuples) for tuples in cases]
+        outputs = self.claims.outputs_of(query)
+        if query.free or "changelog" not in outputs or not isinstance(self.adapter, BulkAdapter):
+            made = [replace(bulk.batch_case(query, t), output=outputs[0]) for t in cases]
             self.judged([(operator, case) for case in made], ["final"])
             return
         actual = self.adapter.changelogs(query, cases)
@@ -193,7 +205,7 @@ class _Check:
             run = Run([StepReport(changes=emitted[number], watermark=NEVER)])
             judgement = judge(case, run, ["final"], expecting(case, right[number]))
             failed += not judgement.conforms
-            self.remember(operator, case, judgement)
+            self.remember(operator, case, judgement, run)
         self.result.count(operator, "final", many - failed, many)
 
     # cases with steps
@@ -225,28 +237,51 @@ class _Check:
     ) -> None:
         wanted = self.levels if levels is None else levels
         judgements = self.judgements([case for _, case in cases], wanted)
-        for (operator, case), (judgement, _) in zip(cases, judgements, strict=True):
+        for (operator, case), (judgement, run) in zip(cases, judgements, strict=True):
             self.result.add(operator, judgement)
-            self.remember(operator, case, judgement)
+            self.remember(operator, case, judgement, run)
 
     # failures
 
-    def remember(self, operator: str, case: Case, judgement: Judgement) -> None:
+    def remember(
+        self, operator: str, case: Case, judgement: Judgement, run: Run | Failure
+    ) -> None:
         """Keep the smallest failure of each group, and count the others."""
         for verdict in judgement.wrong():
-            if self.is_expected(case, verdict.level):
+            if excuses := self.excuses(case, verdict.level, run):
                 self.result.excuse(operator, verdict.level)
+                calm = calmed(case, excuses)
+                if calm is not None:
+                    self.doubtful.append((operator, verdict.level, calm))
                 continue
-            group = group_of(operator, case, verdict)
-            known = self.found.get(group)
-            if known is None or _size(case) < _size(known.case):
-                self.found[group] = Found(case, verdict, known.alike if known else 0)
-            self.found[group].alike += 1
+            self.note(operator, case, verdict)
 
-    def is_expected(self, case: Case, level: str) -> bool:
-        """Whether an operator in the query is known not to keep the level."""
-        places = {failure.place for failure in self.expected}
-        return any((node.op, level) in places for node in walk(case.query))
+    def note(self, operator: str, case: Case, verdict: Verdict) -> None:
+        """A failure that nobody expected."""
+        group = group_of(operator, case, verdict)
+        known = self.found.get(group)
+        if known is None or _size(case) < _size(known.case):
+            self.found[group] = Found(case, verdict, known.alike if known else 0)
+        self.found[group].alike += 1
+
+    def excuses(self, case: Case, level: str, run: Run | Failure) -> list[ExpectedFailure]:
+        """The declarations by which an operator in the query is known to fail in such a case."""
+        if not any(failure.level == level for failure in self.expected):
+            return []
+        features = occurring(case, run)
+        return [each for each in self.expected if each.excuses(case, level, features)]
+
+    def in_doubt(self) -> None:
+        """What was excused because of some values must pass without them."""
+        doubtful, self.doubtful = self.doubtful, []
+        # Cases of one query are neighbours, and run together.
+        judgements = self.judgements([case for *_, case in doubtful], self.levels)
+        for (operator, level, case), (judgement, run) in zip(doubtful, judgements, strict=True):
+            verdict = judgement.verdicts[level]
+            if verdict.ok or self.excuses(case, level, run):
+                continue
+            self.result.excuse(operator, level, -1)
+            self.note(operator, case, verdict)
 
     def explain_failures(self) -> None:
         """Shrink the commonest failures of each operator and level, and merge what is alike."""
@@ -290,9 +325,14 @@ class _Check:
             return Expected(failure, MATCHES_NOTHING, f"the engine does not claim {reason}")
         if not set(self.claims.levels) - {"final"}:
             case = as_batch(case)
-        ((judgement, _),) = self.judgements([case], [failure.level])
+        ((judgement, run),) = self.judgements([case], [failure.level])
         verdict = judgement.verdicts[failure.level]
-        return Expected(failure, PASSES if verdict.ok else FAILS, verdict.why)
+        if verdict.ok:
+            return Expected(failure, PASSES, verdict.why, verdict)
+        if not failure.excuses(case, failure.level, occurring(case, run)):
+            return Expected(failure, MATCHES_NOTHING, "its case is not of the kind that it names")
+        actual = run.answers() if isinstance(run, Run) and verdict.status == FAILED else None
+        return Expected(failure, FAILS, verdict.why, verdict, actual)
 
     def fails(self, level: str, status: str, cases: Sequence[Case]) -> list[bool]:
         """Which cases fail in the same way: a wrong answer must not shrink to a crash."""

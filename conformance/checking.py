@@ -20,20 +20,33 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from conformance.adapter import NotInstalledError
 from conformance.catalogue import find_case
 from conformance.check import check, check_cases
 from conformance.expected import load_expected
 from conformance.files import write
-from conformance.generate import CASES_PER_QUERY, DEFAULT_CASES, DEFAULT_SEED
+from conformance.generate import CASES_PER_QUERY, DEFAULT_CASES, DEFAULT_SEED, CheckError
 from conformance.page import report_page
-from conformance.report import Report, Tally, Violation, combined_json
+from conformance.report import Missing, Report, Tally, Violation, combined_json
 from conformance.run import LEVELS
 from conformance.terminal import show
 from conformance.timeline import timeline
+from reference.case import Case
 from reference.caseformat import dump_case
+from reference.lanes import format_case_lanes
 from reference.query import OPERATORS
 
 DEFAULT_ADAPTERS = ("in-process", "spark-batch")
+ALL_ADAPTERS = (
+    "in-process",
+    "spark-batch",
+    "spark-streaming",
+    "spark-native",
+    "pandas-rolling",
+    "flink-sql",
+    "pathway",
+)
+"""This project's own operators, and the peers."""
 FAILURES = Path("tickproof-failures")
 
 
@@ -55,27 +68,40 @@ class CheckWish:
     expected: Path | None = None
     failures: Path = FAILURES
     quiet: bool = False
+    all: bool = False
+    """Check what is here, and say of the rest that it is not installed."""
 
 
 def run_checks(wish: CheckWish, console: Console) -> bool:
     """Check every adapter that was asked for; whether all of them conform."""
-    reports = [_checked(name, wish, console) for name in wish.adapters]
+    reports: list[Report] = []
+    missing: list[Missing] = []
+    for name in wish.adapters:
+        try:
+            reports.append(_checked(name, wish, console))
+        except NotInstalledError as error:
+            if not wish.all:
+                raise
+            missing.append(Missing(name, error.how))
+    if not reports:
+        raise CheckError("none of the adapters is installed")
     if not wish.quiet:
         for report in reports:
             _show(report, console)
     for report in reports:
         _show_violations(report, wish, console)
-        _show_expected(report, console)
+        _show_expected(report, wish, console)
         for sentence in report.vacuous:
             console.print(Text(f"{report.adapter}: too little happened. {sentence}", "bold red"))
-    write(wish.json, lambda: json.dumps(combined_json(reports), indent=2) + "\n")
+    write(wish.json, lambda: json.dumps(combined_json(reports, missing), indent=2) + "\n")
     write(wish.junit, lambda: junit(reports))
     write(wish.badge, lambda: json.dumps(badge(reports), indent=2) + "\n")
-    write(wish.html, lambda: report_page(reports))
+    write(wish.html, lambda: report_page(reports, missing))
+    for each in missing:
+        console.print(f"{each.adapter} is not installed: {each.how}", highlight=False)
     for report in reports:
-        verdict = "conforms" if report.conforms else "does not conform"
         console.print(
-            f"{report.adapter} {verdict}: {report.cases:,} cases in {report.seconds:.1f} s "
+            f"{report.adapter} {report.verdict}: {report.cases:,} cases in {report.seconds:.1f} s "
             f"({report.cases / max(report.seconds, 1e-9):,.0f} a second), seed {report.seed}",
             highlight=False,
         )
@@ -161,14 +187,21 @@ def _show_violations(report: Report, wish: CheckWish, console: Console) -> None:
         console.print(f"To run exactly this case again:  {repeat}", highlight=False, soft_wrap=True)
 
 
-def _show_expected(report: Report, console: Console) -> None:
-    for each in report.expected:
+def _show_expected(report: Report, wish: CheckWish, console: Console) -> None:
+    for number, each in enumerate(report.expected):
         failure = each.failure
         style = "yellow" if each.ok else "bold red"
+        nature = f"{failure.nature}, " if failure.nature else ""
         console.print(
             Text(f"{report.adapter}: {failure.operator} at {failure.level} {each.status}", style),
-            Text(f"({failure.verb}: {failure.reason})"),
+            Text(f"({nature}{failure.verb}: {failure.reason})"),
         )
+        if each.ok:
+            name = f"{report.adapter}-{failure.operator}-{failure.level}-known-{number + 1}"
+            case = replace(failure.case, name=failure.case.name or name)
+            repeat = repeat_command(report.adapter, case, wish.failures)
+            report.expected[number] = replace(each, repeat=repeat)
+            console.print(Text(f"  {format_case_lanes(case)}"), Text(f"  {each.why}"), sep="\n")
         if not each.ok:
             console.print(Text(f"  {each.why} Remove or correct the declaration.".strip()))
 
@@ -192,8 +225,13 @@ def badge(reports: Sequence[Report]) -> dict[str, object]:
 
 def repeatable(adapter: str, violation: Violation, folder: Path = FAILURES) -> str:
     """Save the case of a violation; the command that runs exactly this case again."""
-    path = folder / f"{violation.case.name}.json"
-    write(path, lambda: dump_case(violation.case))
+    return repeat_command(adapter, violation.case, folder)
+
+
+def repeat_command(adapter: str, case: Case, folder: Path = FAILURES) -> str:
+    """Save a case; the command that runs exactly this case again."""
+    path = folder / f"{case.name}.json"
+    write(path, lambda: dump_case(case))
     return f"tickproof check {shlex.quote(adapter)} --case {shlex.quote(str(path))}"
 
 

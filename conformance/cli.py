@@ -27,6 +27,7 @@ Examples:
   tickproof check                              judge Tickproof's own operators
   tickproof check python:my.engine:Adapter     judge yours
   tickproof check "stdio:./my-engine"          judge yours, in any language
+  tickproof check --all --html matrix.html     judge all engines that are here, side by side
   tickproof smoke "stdio:./my-engine"          is it the adapter, or the engine?
   tickproof mutants                            does the suite find what is wrong?
   tickproof bench seeds                        do the papers' experiments come out again?
@@ -128,6 +129,9 @@ def _check(
             help="What to check, by name; 'tickproof adapters' lists the names.",
         ),
     ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Tickproof's own operators and all peers that are here.")
+    ] = False,
     cases: Annotated[int, typer.Option(metavar="N", min=1, help="How many cases.")] = 1_000,
     seed: Annotated[int, typer.Option(metavar="S", help="Other seeds give other cases.")] = 7,
     operators: Annotated[
@@ -174,12 +178,16 @@ def _check(
       tickproof check spark-batch --cases 10000 --json report.json
       tickproof check in-process --operators minus,distinct --levels final,prompt
       tickproof check python:my.engine:Adapter --case 004-figure-6-minus
+      tickproof check --all --html matrix.html
     """
-    from conformance.checking import DEFAULT_ADAPTERS, CheckWish, run_checks
+    from conformance.checking import ALL_ADAPTERS, DEFAULT_ADAPTERS, CheckWish, run_checks
     from conformance.terminal import console_for
 
+    if every and adapters:
+        raise typer.BadParameter("give names or --all, not both")
     wish = CheckWish(
-        adapters=tuple(adapters or DEFAULT_ADAPTERS),
+        adapters=tuple(adapters or (ALL_ADAPTERS if every else DEFAULT_ADAPTERS)),
+        all=every,
         cases=cases,
         seed=seed,
         operators=_listed(operators),

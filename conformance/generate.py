@@ -20,7 +20,7 @@ from reference.case import Case
 from reference.clock import MAX_TIME
 from reference.errors import TickproofError
 from reference.oracle import Tuples
-from reference.query import OPERATORS, Query, appendable
+from reference.query import OPERATORS, Query
 from reference.query import depth as depth_of
 from reference.streams import Punctuation, Watermark
 from reference.types import Type
@@ -111,16 +111,18 @@ class Generator:
         for depth in range(1, plan.depth + 1):
             own = bulk_queries(plan.seed + depth, share, depth, operators=operators, types=types)
             made += [self._within_claims(query, depth, operators, types) for query in own]
-        for at, query in enumerate(made):
-            many = plan.cases // len(made) + (at < plan.cases % len(made))
+        # What is not claimed is counted, and its cases go to the queries that are.
+        claimed = [query for query in made if self.claims.query_refusal(query) is None]
+        for query in made:
+            if reason := self.claims.query_refusal(query):
+                self.leave_out(reason, -(-plan.cases // len(made)))
+        for at, query in enumerate(claimed):
+            many = plan.cases // len(claimed) + (at < plan.cases % len(claimed))
             if not many:
                 continue
             if many >= PROBED:
                 query = self._lively(query, at // len(operators), operators, types)
-            if reason := self.claims.query_refusal(query):
-                self.leave_out(reason, many)
-            else:
-                yield Task(at, query, many)
+            yield Task(at, query, many)
 
     def leave_out(self, reason: str, cases: int) -> None:
         """Count cases that are beyond the claims."""
@@ -184,14 +186,14 @@ class Generator:
             bulk_runs(task.query, many, self._seed(task), tuples=tuples, honest=honest)
             for honest in (True, False)
         )
+        outputs = self.claims.outputs_of(task.query)
         found = []
         for at in range(many):
             dice = Rolled(f"{self._seed(task)}/{at}/kind")
             case = broken[at] if chance(dice, DISHONEST) else honest[at]
             if chance(dice, SILENT):
                 case = with_silence(dice, case)
-            appends = appendable(task.query) and "append" in self.claims.outputs
-            if appends and chance(dice, APPENDING):
+            if "append" in outputs and (len(outputs) == 1 or chance(dice, APPENDING)):
                 case = replace(case, output="append")
             found.append(case if self.claims.punctuations else without_punctuations(case))
         return found

@@ -6,18 +6,27 @@ and the page forbids itself every script but its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from conformance.expected import ExpectedFailure
 from conformance.figure import Figure
+from conformance.judge import Verdict
 from conformance.picture import environment, first_shown, hash_of, read
-from conformance.report import Report, Tally, Violation
+from conformance.report import Missing, Report, Tally
 from conformance.run import LEVELS
 from conformance.timeline import Timeline, timeline
+from reference.case import Case
 from reference.caseformat import dump_case
 from reference.query import OPERATORS
+from reference.types import Row
+
+Actual = Mapping[int, Sequence[Row]] | None
+
+LETTERS = {"final": "F", "prompt": "P", "punctual": "U", "lean": "L", "durable": "D"}
+"""The levels in the matrix of all engines."""
 
 MOST_PICTURES = 40
 """More failures than this are listed without a picture: nobody looks at all of them."""
@@ -25,12 +34,19 @@ MOST_PICTURES = 40
 
 @dataclass(frozen=True)
 class Failure:
-    """A violation, laid out."""
+    """A violation or a known deviation, laid out."""
 
     report: Report
-    violation: Violation
+    operator: str
+    verdict: Verdict
+    case_: Case
     number: int
     t: Timeline | None
+    about: str
+    """What kind of failure it is, and how often it was met."""
+    repeat: str
+    known: ExpectedFailure | None = None
+    """The declaration, if it is a known deviation."""
 
     @property
     def figure(self) -> Figure:
@@ -40,11 +56,11 @@ class Failure:
     @property
     def start(self) -> int:
         assert self.t is not None
-        return first_shown(self.t, self.violation.verdict.instant)
+        return first_shown(self.t, self.verdict.instant)
 
     @property
     def case(self) -> str:
-        return dump_case(self.violation.case)
+        return dump_case(self.case_)
 
 
 @dataclass(frozen=True)
@@ -56,14 +72,20 @@ class Cell:
     about: str
 
 
-def report_page(reports: Sequence[Report]) -> str:
+def report_page(reports: Sequence[Report], missing: Sequence[Missing] = ()) -> str:
     """One page in HTML about one or more adapters, from these reports and nothing else."""
     script = read("explain.js")
+    shown = _failures(reports)
     return environment().get_template("report.html.j2").render(
         reports=reports,
         levels=LEVELS,
+        letters=LETTERS,
         rows=[(report, _rows(report)) for report in reports],
-        failures=_failures(reports),
+        missing=missing,
+        operators=tuple(OPERATORS),
+        overview=[(report, _overview(report)) for report in reports],
+        failures=[each for each in shown if each.known is None],
+        deviations=[each for each in shown if each.known is not None],
         conforms=all(report.conforms for report in reports),
         names=_counted(reports),
         script=Markup(script),
@@ -74,14 +96,34 @@ def report_page(reports: Sequence[Report]) -> str:
 
 
 def _failures(reports: Sequence[Report]) -> list[Failure]:
+    """What nobody expected first, then what is known."""
     found: list[Failure] = []
+
+    def drawn(case: Case, actual: Actual, verdict: Verdict) -> Timeline | None:
+        if len(found) >= MOST_PICTURES:
+            return None
+        return timeline(case, actual=actual, wrong_at=verdict.instant)
+
     for report in reports:
-        for violation in report.violations:
-            drawn = None
-            if len(found) < MOST_PICTURES:
-                at = violation.verdict.instant
-                drawn = timeline(violation.case, actual=violation.actual, wrong_at=at)
-            found.append(Failure(report, violation, len(found) + 1, drawn))
+        for v in report.violations:
+            about = f"{v.kind}, {v.boundary}; {v.alike:,} cases"
+            t = drawn(v.case, v.actual, v.verdict)
+            found.append(
+                Failure(report, v.operator, v.verdict, v.case, len(found) + 1, t, about, v.repeat)
+            )
+    for report in reports:
+        for each in report.expected:
+            known, verdict = each.failure, each.verdict
+            if not each.ok or verdict is None:
+                continue  # a declaration that is wrong stands beside the matrix
+            t = drawn(known.case, each.actual, verdict)
+            about = known.nature or f"expected: {known.verb}"
+            found.append(
+                Failure(
+                    report, known.operator, verdict, known.case, len(found) + 1, t, about,
+                    each.repeat, known,
+                )
+            )  # fmt: skip
     return found
 
 
@@ -91,6 +133,22 @@ def _rows(report: Report) -> list[tuple[str, list[Cell]]]:
         (operator, [_cell(report.operators.get(operator, {}).get(level)) for level in LEVELS])
         for operator in OPERATORS
     ]
+
+
+def _overview(report: Report) -> list[list[Cell]]:
+    """For each operator a letter for each level, as one line of the matrix of all engines."""
+    found = []
+    for operator in OPERATORS:
+        levels = report.operators.get(operator, {})
+        cells = [_cell(levels.get(level)) for level in LEVELS]
+        found.append(
+            [
+                Cell(LETTERS[level], cell.kind, f"{level}: {cell.about}")
+                for level, cell in zip(LEVELS, cells, strict=True)
+                if cell.kind != "unclaimed"
+            ]
+        )
+    return found
 
 
 def _cell(tally: Tally | None) -> Cell:

@@ -81,6 +81,15 @@ def _row(case: Case, row: Row) -> list[Any]:
     return [value if isinstance(value, str | int | None) else str(value) for value in row]
 
 
+@dataclass(frozen=True)
+class Missing:
+    """An adapter that could not be checked, because its engine is not here."""
+
+    adapter: str
+    how: str
+    """How to install it."""
+
+
 @dataclass
 class Report:
     """The outcome of checking one adapter."""
@@ -114,6 +123,14 @@ class Report:
             return False
         return all(tally.ok for tally in self.levels.values())
 
+    @property
+    def verdict(self) -> str:
+        """Whether it conforms, in words."""
+        if not self.conforms:
+            return "does not conform"
+        known = sum(tally.excused for tally in self.levels.values())
+        return "conforms but for known deviations" if known or self.expected else "conforms"
+
     def count(self, operator: str, level: str, passed: int, checked: int) -> None:
         """Add verdicts to the totals."""
         if not checked:
@@ -121,13 +138,13 @@ class Report:
         self.levels.setdefault(level, Tally()).count(passed, checked)
         self.operators.setdefault(operator, {}).setdefault(level, Tally()).count(passed, checked)
 
-    def excuse(self, operator: str, level: str) -> None:
+    def excuse(self, operator: str, level: str, times: int = 1) -> None:
         """Count a failure as expected."""
         for tally in (
             self.levels.setdefault(level, Tally()),
             self.operators.setdefault(operator, {}).setdefault(level, Tally()),
         ):
-            tally.excused += 1
+            tally.excused += times
 
     def add(self, operator: str, judgement: Judgement) -> list[Verdict]:
         """Count a judgement; what comes back are its wrong verdicts."""
@@ -171,9 +188,9 @@ def _in_order(levels: Mapping[str, Tally]) -> Iterable[tuple[str, Tally]]:
     return ((level, levels[level]) for level in LEVELS if level in levels)
 
 
-def combined_json(reports: list[Report]) -> dict[str, Any]:
+def combined_json(reports: list[Report], missing: Sequence[Missing] = ()) -> dict[str, Any]:
     """One report as it is; several as their totals, with each of them below `adapters`."""
-    if len(reports) == 1:
+    if len(reports) == 1 and not missing:
         return reports[0].to_json()
     whole = Report(
         " ".join(report.adapter for report in reports),
@@ -186,8 +203,7 @@ def combined_json(reports: list[Report]) -> dict[str, Any]:
         for operator, levels in report.operators.items():
             for level, tally in levels.items():
                 whole.count(operator, level, tally.passed, tally.checked)
-                for _ in range(tally.excused):
-                    whole.excuse(operator, level)
+                whole.excuse(operator, level, tally.excused)
         for operator, counts in report.vacuity.items():
             whole.interesting(operator, counts)
         whole.violations += report.violations
@@ -197,4 +213,5 @@ def combined_json(reports: list[Report]) -> dict[str, Any]:
     out = whole.to_json()
     out["conforms"] = all(report.conforms for report in reports)
     out["adapters"] = [report.to_json() for report in reports]
+    out["not_installed"] = {each.adapter: each.how for each in missing}
     return out

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from conformance.adapter import Claims
-from conformance.adapters import AdapterError
+from conformance.adapter import Claims, NotInstalledError
 from conformance.algorithms import Use
 from conformance.algorithms import claims as algorithm_claims
 from conformance.quiet import greetings_left_out
@@ -76,9 +75,8 @@ def local_session() -> SparkSession:
     if remote.startswith("sc://"):
         return SparkSession.builder.appName("tickproof").getOrCreate()
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        raise AdapterError(
-            "Spark needs Java 17, and none was found; install it "
-            "(Debian: apt install openjdk-17-jre-headless) or set JAVA_HOME"
+        raise NotInstalledError(
+            "Java 17, which Spark needs,", "apt install openjdk-17-jre-headless, or set JAVA_HOME"
         )
     # Spark's workers take the first python3 on the PATH otherwise, which knows nothing of us.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

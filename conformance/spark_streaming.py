@@ -114,7 +114,7 @@ class SparkStreaming:
     def runs(self, cases: Sequence[Case], restarts: bool = False) -> list[list[StepReport]]:
         """The steps of all cases, from one streaming query; with restarts, after every step."""
         with tempfile.TemporaryDirectory(prefix="tickproof-") as directory:
-            return _StreamRun(self.session, cases, Path(directory), self.use).steps(restarts)
+            return StreamRun(self.session, cases, Path(directory), self.use).steps(restarts)
 
     def changelogs(self, query: Query, cases: Sequence[Tuples]) -> pa.Table:
         made = [
@@ -154,7 +154,9 @@ class _Step:
 
 
 @dataclass
-class _StreamRun:
+class StreamRun:
+    """Cases of one query, as the micro-batches of one streaming query."""
+
     session: SparkSession
     cases: Sequence[Case]
     directory: Path
@@ -185,7 +187,7 @@ class _StreamRun:
             self._execute()
         if sorted(self.batches) != list(range(number)):
             raise RuntimeError(f"{number} steps ran as the micro-batches {sorted(self.batches)}")
-        return self._reports()
+        return self.reports()
 
     @property
     def _waits_for_input(self) -> bool:
@@ -244,15 +246,37 @@ class _StreamRun:
     def _execute(self) -> None:
         """Run until all files are read; a new query each time, as after a restart."""
         from spark_impl.streaming.progress import Progress
-        from spark_impl.streaming.trace import read_trace
 
-        trace = self.directory / "trace"
-        frames = {
-            source.name: self.session.readStream.schema(events_schema(source))
+        def sink(batch: DataFrame, number: int) -> None:
+            # Collecting runs the micro-batch, and then the trace is complete.
+            rows = positional_table(self.query, batch, *([TOLD] if self.punctuated else []))
+            self.batches[number] = _Step(rows, self.traced())
+
+        running = (
+            self.shown().writeStream.foreachBatch(sink)
+            .option("checkpointLocation", str(self.directory / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        try:
+            running.awaitTermination()
+        finally:
+            running.stop()
+        for progress in map(Progress.of, running.recentProgress):
+            if progress.batch in self.batches:
+                self.batches[progress.batch].watermark = progress.closed
+
+    def frame(self, source: Source) -> DataFrame:
+        """A stream as Spark reads it: one file for each micro-batch."""
+        return (
+            self.session.readStream.schema(events_schema(source))
             .option("maxFilesPerTrigger", 1)
             .parquet(str(self.directory / source.name))
-            for source in self.query.sources
-        }
+        )
+
+    def shown(self) -> DataFrame:
+        """What comes out: the columns of the query, the case, the time, and the sign or the end."""
+        frames = {source.name: self.frame(source) for source in self.query.sources}
         promises = {
             source.name: self.session.readStream.schema(promises_schema(source))
             .option("maxFilesPerTrigger", 1)
@@ -271,36 +295,25 @@ class _StreamRun:
         make = relation.append if self.output == "append" else relation.changelog
         # What waits for input must see the last tuple of each stream, whatever its keys.
         buckets = 1 if self._waits_for_input else buckets_of(self.cases)
-        shown = make(buckets=buckets, trace=str(trace), punctuations=self.punctuated)
+        trace = str(self.directory / "trace")
+        return make(buckets=buckets, trace=trace, punctuations=self.punctuated)
 
-        def sink(batch: DataFrame, number: int) -> None:
-            # Collecting runs the micro-batch, and then the trace is complete.
-            rows = positional_table(self.query, batch, *([TOLD] if self.punctuated else []))
-            self.batches[number] = _Step(rows, read_trace(trace))
+    def traced(self) -> list[TracedRows]:
+        """What the operators held at the end of the last micro-batch."""
+        from spark_impl.streaming.trace import read_trace
 
-        running = (
-            shown.writeStream.foreachBatch(sink)
-            .option("checkpointLocation", str(self.directory / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        try:
-            running.awaitTermination()
-        finally:
-            running.stop()
-        for progress in map(Progress.of, running.recentProgress):
-            if progress.batch in self.batches:
-                self.batches[progress.batch].watermark = progress.closed
+        return read_trace(self.directory / "trace")
 
     # --- reporting --------------------------------------------------------------------------------
 
-    def _reports(self) -> list[list[StepReport]]:
+    def reports(self) -> list[list[StepReport]]:
+        """What each case has to report of its steps."""
         # What an algorithm holds is not judged, and its stages are others.
         held = None if self.use is not None else _Holdings(self)
         found: list[list[StepReport]] = [[] for _ in self.cases]
         for step in range(len(self.schedule.watermarks)):
             batch = self.batches[step]
-            entries, told = self._entries(batch.rows)
+            entries, told = self.entries(batch.rows)
             promised = [own[-1].watermark if own else None for own in found]
             holdings = [{}] * len(found) if held is None else held.after(step, batch.held, promised)
             for number, own in enumerate(found):
@@ -326,7 +339,7 @@ class _StreamRun:
         patterns[at] = Constant(row[at])
         return Punctuation(0 if closed is None else closed, tuple(patterns))
 
-    def _entries(
+    def entries(
         self, table: pa.Table
     ) -> tuple[Mapping[int, list[Change | AppendRow]], Mapping[int, list[tuple[str, Row]]]]:
         """By case, the rows of the output, and its punctuations: a column and a row with a value."""
@@ -409,7 +422,7 @@ Branches = list[_Leaf | None]
 class _Holdings:
     """From the rows in the state of each stage to the tuples of the cases."""
 
-    def __init__(self, run: _StreamRun) -> None:
+    def __init__(self, run: StreamRun) -> None:
         self.run = run
         self.stages: list[Branches] = []
         top = self._branches(run.query)

@@ -8,8 +8,8 @@ expected answer, nor the name, source and description, which may give it away.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,9 @@ from conformance.runformat import run_from_json
 from reference.aggregates import user_function_names
 from reference.arrivals import ARRIVALS
 from reference.case import OUTPUTS, Case
-from reference.caseformat import case_to_json
+from reference.caseformat import case_to_json, query_to_json
 from reference.errors import CaseError, TickproofError
-from reference.query import OPERATORS
+from reference.query import OPERATORS, Query
 
 PROTOCOL = "tickproof-stdio/1"
 SCHEMA = "stdio.schema.json"
@@ -41,6 +41,10 @@ class Greeting:
     claims: Claims
     arrival: str = "element"
     versions: Mapping[str, str] | None = None
+    selective: bool = False
+    """Whether it wants to be asked about each query, beyond what its claims say."""
+    together: int = 1
+    """How many cases of one query it takes in one request."""
 
 
 def schema_text() -> str:
@@ -58,13 +62,46 @@ def hello() -> dict[str, Json]:
 
 def run_request(number: int, case: Case) -> dict[str, Json]:
     """The request to run a case; `columns` are those of the rows to answer with."""
-    bare = replace(case, expected=None, name="", source="", description="")
     return {
         "request": "run",
         "id": number,
-        "case": case_to_json(bare),
-        "columns": [{"name": c.name, "type": str(c.type)} for c in case.query.columns],
+        "case": case_to_json(_bare(case)),
+        "columns": _columns(case.query),
     }
+
+
+def runs_request(number: int, cases: Sequence[Case]) -> dict[str, Json]:
+    """The request to run several cases of one query and output."""
+    return {
+        "request": "runs",
+        "id": number,
+        "cases": [case_to_json(_bare(case)) for case in cases],
+        "columns": _columns(cases[0].query),
+    }
+
+
+def claim_request(number: int, query: Query, output: str) -> dict[str, Json]:
+    """The question whether a query is within the claims."""
+    streams = {
+        source.name: [{"name": c.name, "type": str(c.type)} for c in source.columns]
+        for source in query.sources
+    }
+    return {
+        "request": "claim",
+        "id": number,
+        "streams": streams,
+        "query": query_to_json(query),
+        "output": output,
+        "columns": _columns(query),
+    }
+
+
+def _bare(case: Case) -> Case:
+    return replace(case, expected=None, name="", source="", description="")
+
+
+def _columns(query: Query) -> list[dict[str, str]]:
+    return [{"name": c.name, "type": str(c.type)} for c in query.columns]
 
 
 def written(message: Json) -> bytes:
@@ -93,7 +130,8 @@ def read(line: bytes) -> dict[str, Json]:
 
 def greeting(data: dict[str, Json]) -> Greeting:
     """Read the answer to `hello`."""
-    _only(data, ("name", "claims", "arrival", "versions"), "the answer to hello")
+    known = ("name", "claims", "arrival", "versions", "selective", "together")
+    _only(data, known, "the answer to hello")
     name = data.get("name")
     if not isinstance(name, str) or not name:
         raise MessageError("the answer to hello needs a name, which is text")
@@ -103,7 +141,13 @@ def greeting(data: dict[str, Json]) -> Greeting:
     versions = data.get("versions", {})
     if not isinstance(versions, dict) or not all(isinstance(v, str) for v in versions.values()):
         raise MessageError("versions: give an object of texts")
-    return Greeting(name, claims(data.get("claims", {})), arrival, versions)
+    selective, together = data.get("selective", False), data.get("together", 1)
+    if not isinstance(selective, bool):
+        raise MessageError("selective is true or false")
+    if not isinstance(together, int) or isinstance(together, bool) or together < 1:
+        raise MessageError("together is a number of cases, at least 1")
+    made = claims(data.get("claims", {}))
+    return Greeting(name, made, arrival, versions, selective, together)
 
 
 def claims(data: Json) -> Claims:
@@ -127,7 +171,7 @@ def claims(data: Json) -> Claims:
         "outputs": OUTPUTS,
         "levels": LEVELS,
     }
-    _only(data, [field.name for field in fields(Claims)], "claims")
+    _only(data, (*known, "punctuations"), "claims")
     given: dict[str, Any] = {}
     for label, value in data.items():
         if label == "punctuations":
@@ -149,8 +193,46 @@ def claims(data: Json) -> Claims:
 
 def run_answer(data: dict[str, Json], number: int, case: Case, arrival: str) -> Run | Failure:
     """Read the answer to `run`: what came out of each step, or why the engine could not run."""
+    _same_request(data, number)
+    return _run_or_failure(data, case, arrival)
+
+
+def runs_answer(
+    data: dict[str, Json], number: int, cases: Sequence[Case], arrival: str
+) -> list[Run | Failure]:
+    """Read the answer to `runs`: one run or failure for each case, in order."""
+    _same_request(data, number)
+    if "failure" in data:
+        return [_run_or_failure(data, case, arrival) for case in cases]
+    _only(data, ("id", "runs"), "the answer to runs")
+    made = data.get("runs")
+    if not isinstance(made, list) or not all(isinstance(each, dict) for each in made):
+        raise MessageError("runs is a list of runs, each an object")
+    if len(made) != len(cases):
+        raise MessageError(f"it answered with {len(made)} runs when asked for {len(cases)}")
+    return [
+        _run_or_failure(each, case, arrival) for each, case in zip(made, cases, strict=True)
+    ]
+
+
+def claim_answer(data: dict[str, Json], number: int) -> str | None:
+    """Read the answer to `claim`: why a query is not claimed, or None if it is."""
+    _same_request(data, number)
+    _only(data, ("id", "claimed", "not_claimed"), "the answer to claim")
+    if data.get("claimed") is True and "not_claimed" not in data:
+        return None
+    reason = data.get("not_claimed")
+    if not isinstance(reason, str) or not reason or "claimed" in data:
+        raise MessageError("the answer to claim has claimed, which is true, or not_claimed: why")
+    return reason
+
+
+def _same_request(data: dict[str, Json], number: int) -> None:
     if data.get("id") != number or isinstance(data.get("id"), bool):
         raise MessageError(f"it answered request {data.get('id')!r} when asked {number}")
+
+
+def _run_or_failure(data: dict[str, Json], case: Case, arrival: str) -> Run | Failure:
     if "failure" in data:
         _only(data, ("id", "failure"), "a failure")
         return Failure(f"the engine gave up: {data['failure']}")

@@ -7,6 +7,7 @@ tests of the generators, and can be counted by whoever reports on a run.
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -130,6 +131,10 @@ def stream_features(query: Query, tuples: Tuples) -> Counter[str]:
         values = [value for t in own for value in t.row]
         found["null"] += sum(value is None for value in values)
         found["nan"] += sum(value != value for value in values)
+        found["infinity"] += sum(value in (math.inf, -math.inf) for value in values)
+        found["integer beyond 2^53"] += sum(
+            isinstance(value, int) and abs(value) > 2**53 for value in values
+        )
         found["minus zero"] += sum(repr(value) == "-0.0" for value in values)
         keys = Counter(row[0] for row in rows)
         found["key that comes once"] += sum(count == 1 for count in keys.values())

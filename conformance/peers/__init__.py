@@ -1,0 +1,1 @@
+"""Other engines, judged on what they claim: see docs/peers.md."""
