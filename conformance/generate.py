@@ -107,10 +107,14 @@ class Generator:
         types = tuple(type_ for type_ in LIKELY_TYPES if type_.kind in self.claims.types)
         # Whole rounds, so that each operator is on top equally often at each depth.
         share = -(-plan.cases // (plan.per_query * plan.depth * len(operators))) * len(operators)
+        # An engine that takes long to start gets fewer queries: each operator once, at some depth.
+        is_short = self.claims.cases_per_query is not None
+        is_short = is_short and plan.cases <= plan.per_query * len(operators)
         made: list[Query] = []
         for depth in range(1, plan.depth + 1):
             own = bulk_queries(plan.seed + depth, share, depth, operators=operators, types=types)
-            made += [self._within_claims(query, depth, operators, types) for query in own]
+            chosen = own[depth - 1 :: plan.depth] if is_short else own
+            made += [self._within_claims(query, depth, operators, types) for query in chosen]
         # What is not claimed is counted, and its cases go to the queries that are.
         claimed = [query for query in made if self.claims.query_refusal(query) is None]
         for query in made:
@@ -196,7 +200,8 @@ class Generator:
             if "append" in outputs and (len(outputs) == 1 or chance(dice, APPENDING)):
                 case = replace(case, output="append")
             found.append(case if self.claims.punctuations else without_punctuations(case))
-        return found
+        # Engines run cases of one query and output together, if they stand together.
+        return sorted(found, key=lambda case: case.output, reverse=True)
 
 
 def with_silence(dice: Dice, case: Case) -> Case:
