@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import duckdb
+import pyarrow as pa
 
 from conformance import bulk
 from conformance.adapter import Adapter, BulkAdapter
@@ -31,6 +32,7 @@ from conformance.expected import (
 from conformance.generate import (
     CASES_PER_QUERY,
     DEFAULT_CASES,
+    DEFAULT_DEPTH,
     DEFAULT_SEED,
     CheckError,
     Generator,
@@ -43,13 +45,20 @@ from conformance.report import Report, Violation
 from conformance.run import LEVELS, Failure, Run, StepReport
 from conformance.shrink import shrink
 from conformance.stdio import StdioError
-from conformance.vacuity import in_answers, in_steps, in_streams, too_little
+from conformance.vacuity import (
+    in_answers,
+    in_groups,
+    in_representatives,
+    in_steps,
+    in_streams,
+    too_little,
+)
 from conformance.versions import installed_version
 from reference.arrivals import admitted
 from reference.case import Case
 from reference.clock import NEVER
 from reference.oracle import Tuples
-from reference.query import OPERATORS, walk
+from reference.query import OPERATORS, Query, walk
 
 MOST_GROUPS = 2
 """So many groups of failures are shrunk for each operator and level, the commonest first."""
@@ -69,6 +78,7 @@ def check(
     operators: Sequence[str] = (),
     levels: Sequence[str] = (),
     per_query: int | None = None,
+    depth: int = DEFAULT_DEPTH,
     expected: Sequence[ExpectedFailure] = (),
     watch: Watch | None = None,
 ) -> Report:
@@ -83,6 +93,7 @@ def check(
         seed,
         tuple(operators or OPERATORS),
         tuple(levels or LEVELS),
+        depth=depth,
         per_query=per_query or CASES_PER_QUERY,
     )
     opened = open_adapter(adapter) if isinstance(adapter, str) else adapter
@@ -188,8 +199,7 @@ class _Check:
         cases = self.generator.batch(task)
         self.result.cases += many
         expected = bulk.expected_changelogs(query, cases)
-        self.result.interesting(operator, in_answers(expected, many))
-        self.result.interesting(operator, in_streams(query, cases))
+        self.interesting(query, expected, cases)
         outputs = self.claims.outputs_of(query)
         if query.free or "changelog" not in outputs or not isinstance(self.adapter, BulkAdapter):
             made = [replace(bulk.batch_case(query, t), output=outputs[0]) for t in cases]
@@ -224,13 +234,19 @@ class _Check:
         self.result.cases += len(cases)
         tuples = [admitted(case) for case in cases]
         expected = bulk.expected_changelogs(task.query, tuples)
+        self.interesting(task.query, expected, tuples)
+        self.result.interesting(task.query.op, in_steps(cases))
+        self.judged([(task.query.op, case) for case in cases])
+
+    def interesting(self, query: Query, expected: pa.Table, cases: Sequence[Tuples]) -> None:
+        """Count what happens in cases and their right answers."""
         for counts in (
             in_answers(expected, len(cases)),
-            in_streams(task.query, tuples),
-            in_steps(cases),
+            in_groups(query, expected),
+            in_streams(query, cases),
+            in_representatives(query, cases),
         ):
-            self.result.interesting(task.query.op, counts)
-        self.judged([(task.query.op, case) for case in cases])
+            self.result.interesting(query.op, counts)
 
     def judged(
         self, cases: Sequence[tuple[str, Case]], levels: Sequence[str] | None = None
@@ -243,9 +259,7 @@ class _Check:
 
     # failures
 
-    def remember(
-        self, operator: str, case: Case, judgement: Judgement, run: Run | Failure
-    ) -> None:
+    def remember(self, operator: str, case: Case, judgement: Judgement, run: Run | Failure) -> None:
         """Keep the smallest failure of each group, and count the others."""
         for verdict in judgement.wrong():
             if excuses := self.excuses(case, verdict.level, run):

@@ -25,7 +25,13 @@ from conformance.catalogue import find_case
 from conformance.check import check, check_cases
 from conformance.expected import load_expected
 from conformance.files import write
-from conformance.generate import CASES_PER_QUERY, DEFAULT_CASES, DEFAULT_SEED, CheckError
+from conformance.generate import (
+    CASES_PER_QUERY,
+    DEFAULT_CASES,
+    DEFAULT_DEPTH,
+    DEFAULT_SEED,
+    CheckError,
+)
 from conformance.page import report_page
 from conformance.report import Missing, Report, Tally, Violation, combined_json
 from conformance.run import LEVELS
@@ -60,6 +66,7 @@ class CheckWish:
     operators: tuple[str, ...] = ()
     levels: tuple[str, ...] = ()
     per_query: int = CASES_PER_QUERY
+    depth: int = DEFAULT_DEPTH
     case: str | None = None
     json: Path | None = None
     junit: Path | None = None
@@ -135,6 +142,7 @@ def _checked(name: str, wish: CheckWish, console: Console) -> Report:
             operators=wish.operators,
             levels=wish.levels,
             per_query=wish.per_query,
+            depth=wish.depth,
             expected=load_expected(wish.expected) if wish.expected else (),
             watch=watch,
         )

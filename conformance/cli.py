@@ -143,6 +143,9 @@ def _check(
     per_query: Annotated[
         int, typer.Option(metavar="N", min=1, help="Cases for each query; fewer: more queries.")
     ] = 50,
+    depth: Annotated[
+        int, typer.Option(metavar="N", min=1, max=4, help="At most so many operators deep.")
+    ] = 3,
     case: Annotated[
         str | None,
         typer.Option(metavar="CASE", help="Check this case only: a file, or a fixture's name."),
@@ -193,6 +196,7 @@ def _check(
         operators=_listed(operators),
         levels=_listed(levels),
         per_query=per_query,
+        depth=depth,
         case=case,
         json=json,
         junit=junit,

@@ -28,6 +28,7 @@ from reference.types import Type
 DEFAULT_CASES = 1_000
 DEFAULT_SEED = 7
 CASES_PER_QUERY = 50
+DEFAULT_DEPTH = 3
 MOST_TRIES = 40
 """How many queries are made in search of one that is within the claims."""
 PROBED = 20
@@ -55,7 +56,7 @@ class Plan:
     seed: int = DEFAULT_SEED
     operators: tuple[str, ...] = tuple(OPERATORS)
     levels: tuple[str, ...] = LEVELS
-    depth: int = 3
+    depth: int = DEFAULT_DEPTH
     tuples: int = 50
     per_query: int = CASES_PER_QUERY
 

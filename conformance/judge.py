@@ -46,7 +46,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Judgement:
-    """All verdicts on one run, and two counts that are reported but not judged."""
+    """All verdicts on one run, and counts that are reported but not judged."""
 
     case: Case
     verdicts: Mapping[str, Verdict]
@@ -54,6 +54,8 @@ class Judgement:
     """Entries beyond the canonical changelog."""
     held_beyond: int = 0
     """Rows held, over all steps, that no admissible future needs."""
+    early: int | None = None
+    """Output punctuations that are due while an input is still open; None if not judged."""
 
     @property
     def conforms(self) -> bool:
@@ -100,7 +102,7 @@ def judge(
         level: trial.verdict(level) if level in wanted else Verdict(level, NOT_CLAIMED)
         for level in LEVELS
     }
-    return Judgement(case, verdicts, trial.churn(), trial.held_beyond)
+    return Judgement(case, verdicts, trial.churn(), trial.held_beyond, trial.early)
 
 
 # --- is this a run of the case at all? ------------------------------------------------------------
@@ -198,6 +200,7 @@ class _Trial:
     run: Run
     expectation: Expectation
     held_beyond: int = field(default=0, init=False)
+    early: int | None = field(default=None, init=False)
 
     def verdict(self, level: str) -> Verdict:
         if level != "final" and not self.case.steps:
@@ -300,8 +303,9 @@ class _Trial:
     # punctual, lean: judged against reference.promises
 
     def punctual(self) -> Verdict:
-        from conformance.promised import judge_punctual
+        from conformance.promised import early_punctuations, judge_punctual
 
+        self.early = early_punctuations(self.case, self.expectation)
         return judge_punctual(self.case, self.run, self.expectation)
 
     def lean(self) -> Verdict:

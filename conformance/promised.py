@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from conformance.bags import row_shown
 from conformance.run import Run, StepReport
+from reference.arrivals import Admitted
 from reference.case import Case
 from reference.clock import NEVER
 from reference.promises import OutputPunctuation, unexpired_state
@@ -60,6 +61,36 @@ def allowed_state(
 
 def _plain(tuple_: StreamTuple) -> StreamTuple:
     return StreamTuple(tuple_.ts, normal_row(tuple_.row))
+
+
+def early_punctuations(case: Case, right: Expectation) -> int:
+    """How many output punctuations are due while a stream with their column is not closed.
+
+    That is early propagation (000): one input is closed for the value, and holds no tuple of it.
+    """
+    found = 0
+    for number, questions in enumerate(right.due or ()):
+        known = right.progress[number]
+        for question in questions:
+            found += any(
+                not _closed(known.streams[name], place, question)
+                for name, stream in case.streams.items()
+                for place, column in enumerate(stream.columns)
+                if column.name == question.column
+            )
+    return found
+
+
+def _closed(admitted: Admitted, place: int, question: OutputPunctuation) -> bool:
+    """Whether every tuple of the stream with this value has arrived."""
+    reached = admitted.watermark
+    return any(
+        reached is not None
+        and promise.ts <= reached
+        and promise.patterns[place].matches(question.value)
+        and all(isinstance(p, Wildcard) for at, p in enumerate(promise.patterns) if at != place)
+        for promise in admitted.promises
+    )
 
 
 # --- punctual -------------------------------------------------------------------------------------

@@ -149,6 +149,8 @@ class Report:
     def add(self, operator: str, judgement: Judgement) -> list[Verdict]:
         """Count a judgement; what comes back are its wrong verdicts."""
         self.churn += judgement.churn
+        if judgement.early is not None:
+            self.interesting(operator, {"early punctuations": judgement.early})
         for verdict in judgement.verdicts.values():
             if verdict.status in (PASSED, FAILED, INVALID):
                 self.count(operator, verdict.level, int(verdict.ok), 1)

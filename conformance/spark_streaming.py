@@ -253,7 +253,8 @@ class StreamRun:
             self.batches[number] = _Step(rows, self.traced())
 
         running = (
-            self.shown().writeStream.foreachBatch(sink)
+            self.shown()
+            .writeStream.foreachBatch(sink)
             .option("checkpointLocation", str(self.directory / "checkpoint"))
             .trigger(availableNow=True)
             .start()

@@ -210,9 +210,7 @@ def runs_answer(
         raise MessageError("runs is a list of runs, each an object")
     if len(made) != len(cases):
         raise MessageError(f"it answered with {len(made)} runs when asked for {len(cases)}")
-    return [
-        _run_or_failure(each, case, arrival) for each, case in zip(made, cases, strict=True)
-    ]
+    return [_run_or_failure(each, case, arrival) for each, case in zip(made, cases, strict=True)]
 
 
 def claim_answer(data: dict[str, Json], number: int) -> str | None:

@@ -7,6 +7,7 @@ says about an engine is worth nothing.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -14,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from properties.features import stream_features
+from reference import lifted
 from reference.arrivals import progress
 from reference.case import Case
 from reference.oracle import Tuples
-from reference.query import Query
+from reference.query import Distinct, GroupBy, Query
 
 SAMPLE = 4
 """Of so many cases of a query the streams are looked at: it takes longer than the answers."""
@@ -34,6 +36,19 @@ FLOORS: Mapping[str, float] = {
     "values that return": 0.05,
 }
 """The least number for each case (of the sample, where it is one)."""
+OWN_FLOORS: Mapping[str, Mapping[str, float]] = {
+    "distinct": {"replaced representatives": 1.0},
+    "group_by": {"groups that empty and return": 0.5},
+    "join": {"early punctuations": 0.002},
+}
+"""The least number for each case of what only some operators can show."""
+_COUNTED_IN = {
+    "replaced representatives": "cases looked at",
+    "early punctuations": "cases with steps",
+}
+"""What a count is a share of, if it is not all cases."""
+_ENOUGH_OF = {"cases": ENOUGH, "cases looked at": ENOUGH // 5, "cases with steps": 500}
+"""With fewer of these there is no floor; an early punctuation takes a rare coincidence."""
 _STREAMS = {
     "ties": "tie",
     "duplicates in the streams": "duplicate",
@@ -65,6 +80,47 @@ def in_streams(query: Query, cases: Sequence[Tuples]) -> dict[str, int]:
     return {"cases looked at": len(cases[:SAMPLE]), **counts}
 
 
+def in_groups(query: Query, expected: pa.Table) -> dict[str, int]:
+    """How often a group goes and comes again, in the right answers of a group-by with keys."""
+    if not isinstance(query, GroupBy) or not query.keys:
+        return {}
+    keys = [f"x{at}" for at in range(len(query.keys))]
+    net = expected.group_by(["c", "t", *keys]).aggregate([("n", "sum")])
+    comes = net.filter(pc.greater(net.column("n_sum"), 0)).group_by(["c", *keys])
+    times = comes.aggregate([("t", "count")]).column("t_count")
+    again = pc.sum(pc.subtract(times, 1)).as_py() or 0
+    return {"groups that empty and return": int(again)}
+
+
+def in_representatives(query: Query, cases: Sequence[Tuples]) -> dict[str, int]:
+    """How often a row that may stand for its key goes while another of the key stays.
+
+    An engine that had chosen that row must put another in its place. Of a `distinct` on top, in the
+    first few cases.
+    """
+    if not isinstance(query, Distinct):
+        return {}
+    candidates = lifted.changelogs(query.input, cases[:SAMPLE])
+    columns = query.input.columns
+    wanted = query.on or tuple(column.name for column in columns)
+    keys = [f"x{at}" for at, column in enumerate(columns) if column.name in wanted]
+    copies: Counter[tuple[object, ...]] = Counter()
+    gone: set[tuple[object, ...]] = set()
+    replaced, now = 0, None
+    # Equal values must be equal keys: as text, NaN is NaN.
+    lists = [[repr(value) for value in candidates.column(name).to_pylist()] for name in keys]
+    heads = [candidates.column(name).to_pylist() for name in ("c", "t", "n")]
+    entries = sorted(zip(*heads, *lists, strict=True))
+    for case, time, many, *key in [*entries, (-1, None, 0)]:
+        if (case, time) != now:
+            replaced += sum(copies[each] > 0 for each in gone)
+            gone, now = set(), (case, time)
+        copies[case, *key] += many
+        if many < 0:
+            gone.add((case, *key))
+    return {"replaced representatives": replaced}
+
+
 def in_steps(cases: Sequence[Case]) -> dict[str, int]:
     """What happens on the way: promises, late rows, steps without rows, restarts."""
     counts: Counter[str] = Counter()
@@ -89,9 +145,20 @@ def too_little(operator: str, counts: Mapping[str, int]) -> list[str]:
         if operator == "window_join" and name == "values that return":
             continue
         of = counts["cases looked at" if name in _STREAMS else "cases"]
-        if counts.get(name, 0) < least * of:
-            found.append(
-                f"{operator}: {name} {counts.get(name, 0):,} times in {of:,} cases, "
-                f"at least {least * of:,.0f} are needed"
-            )
+        found += _complaint(operator, name, counts.get(name, 0), least, of)
+    for name, least in OWN_FLOORS.get(operator, {}).items():
+        share = _COUNTED_IN.get(name, "cases")
+        of = counts.get(share, 0)
+        # What was not counted is not claimed: an engine that passes on no punctuations has none.
+        if name in counts and of >= _ENOUGH_OF[share]:
+            found += _complaint(operator, name, counts[name], least, of)
     return found
+
+
+def _complaint(operator: str, name: str, count: int, least: float, of: int) -> list[str]:
+    if count >= least * of:
+        return []
+    return [
+        f"{operator}: {name} {count:,} times in {of:,} cases, "
+        f"at least {math.ceil(least * of):,} are needed"
+    ]

@@ -26,6 +26,7 @@ from conformance.expected import load_expected
 from conformance.judge import judge
 from conformance.run import LEVELS
 from conformance.stdio_format import schema_text
+from docs import peers_table
 from docs.pictures import HERE, PICTURES, picture
 from reference.aggregates import STANDARD
 from reference.caseformat import case_from_json
@@ -127,6 +128,14 @@ def _help_of(command: str) -> str:
     with redirect_stdout(io.StringIO()) as shown:
         assert main([command, "--help"]) == 0
     return shown.getvalue()
+
+
+def test_the_page_about_peers_has_a_sentence_for_every_deviation() -> None:
+    page = peers_table.PAGE.read_text(encoding="utf-8")
+    shown = peers_table.part(page, "deviations")
+    assert shown == peers_table.deviations(), "run: python -m docs.peers_table"
+    matrix = peers_table.part(page, "matrix")
+    assert all(f"| {peer} |" in matrix for peer in peers_table.PEERS)
 
 
 # --- the README -----------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """pandas' time-based rolling windows as an adapter: aggregates for each key, in batch.
 
-`rolling` answers at the rows it is given, and at no other instant. So the adapter gives it the union
-of instants: beside the tuples, for each key a probe row without a value at each instant at which a
+`rolling` answers at the rows that it is given, and at no other instant. So it is given the union of
+instants: beside the tuples, for each key a probe row without a value at each instant at which a
 tuple ends. The last row of a key at an instant then has the answer there. `closed="right"` is
 `Range(w)`, and `closed="both"` is `Range(w, "[]")`. A tick is a nanosecond, counted from the first
 tuple of a case; the number of the case is one more key.
@@ -33,6 +33,8 @@ from reference.windows import Range
 
 METHODS = {"sum": "sum", "avg": "mean", "min": "min", "max": "max"}
 METHODS |= {"median": "median", "stddev": "std", "count": "count"}
+CLOSED = {"[)": "right", "[]": "both"}
+"""Which ends pandas counts in, for the bounds of a range: both look back from the instant."""
 NUMBERS = ("integer", "bigint", "double")
 
 
@@ -86,7 +88,8 @@ class _Rolling:
 
     def __init__(self, cases: Sequence[Case]) -> None:
         query = cases[0].query
-        assert isinstance(query, GroupBy) and isinstance(query.input, Windowed)
+        assert isinstance(query, GroupBy)
+        assert isinstance(query.input, Windowed)
         assert isinstance(query.input.window, Range)
         self.cases, self.query, self.window = cases, query, query.input.window
         self.source = query.input.source
@@ -119,14 +122,18 @@ class _Rolling:
                 if end < NEVER:
                     rows.append((number, end - origin, math.nan, *key, *[None] * len(values)))
         rows.sort(key=lambda row: row[1])
-        columns = list(zip(*rows, strict=True)) if rows else [()] * (3 + len(keys) + len(self.values))
+        columns = (
+            list(zip(*rows, strict=True)) if rows else [()] * (3 + len(keys) + len(self.values))
+        )
         made: dict[str, Any] = {"case": np.array(columns[0], "int64")}
         made["time"] = pd.to_datetime(np.array(columns[1], "int64"))
         made["there"] = np.array(columns[2], "float64")
         for at in range(len(keys)):
             made[f"key{at}"] = pd.Series(columns[3 + at], dtype=object)
         for at in range(len(self.values)):
-            given = [math.nan if value is None else float(value) for value in columns[3 + len(keys) + at]]
+            given = [
+                math.nan if value is None else float(value) for value in columns[3 + len(keys) + at]
+            ]
             made[f"value{at}"] = np.array(given, "float64")
         frame = pd.DataFrame(made)
         names = ["case", *(f"key{at}" for at in range(len(keys)))]
@@ -137,12 +144,14 @@ class _Rolling:
     @property
     def values(self) -> list[int]:
         """The columns that are aggregated."""
-        names = [arg.name for item in self.query.aggregates for arg in item.args if isinstance(arg, Col)]
+        names = [
+            arg.name for item in self.query.aggregates for arg in item.args if isinstance(arg, Col)
+        ]
         return [self.places[name] for name in dict.fromkeys(names)]
 
     def rolled(self, frame: pd.DataFrame) -> dict[str, Sequence[float]]:
         """What pandas makes of each aggregate, at every row of the frame."""
-        closed: Any = "right" if self.window.bounds == "[)" else "both"
+        closed: Any = CLOSED[self.window.bounds]
         length = pd.Timedelta(self.window.length, unit="ns")
         grouped = frame.groupby("group", sort=True).rolling(length, on="time", closed=closed)
         return {

@@ -178,7 +178,9 @@ class Tables:
             args = [below[name[arg["col"]]] for arg in item.get("args", [])]
             parts[f"x{at}"] = self.reduced(item["function"], args)
         reduced = below.groupby(below.c, *keys).reduce(
-            below.c, **made, **{f"{n}_{part}": r for n, own in parts.items() for part, r in own.items()}
+            below.c,
+            **made,
+            **{f"{n}_{part}": r for n, own in parts.items() for part, r in own.items()},
         )
         final = {n: self.finished(reduced, n, own) for n, own in parts.items()}
         return reduced.select(reduced.c, **{n: reduced[n] for n in made}, **final)

@@ -34,7 +34,7 @@ from reference.windows import Range, Unbounded
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 LONGEST = 16
 """The longest window to aggregate over, in ticks: every row is in as many windows."""
@@ -89,6 +89,11 @@ class SparkNative(SparkStreaming):
         beyond=beyond,
     )
     expected_failures: ClassVar = known_deviations("spark-native")
+
+    def __init__(self, session: SparkSession | None = None) -> None:
+        super().__init__(session)
+        # Its operators keep their state in either store; the one in memory starts sooner.
+        self.session.conf.unset("spark.sql.streaming.stateStore.providerClass")
 
     def runs(self, cases: Sequence[Case], restarts: bool = False) -> list[list[StepReport]]:
         """The steps of all cases, from one streaming query; with restarts, after every step."""
@@ -152,7 +157,9 @@ class _JoinedRun(_NativeRun):
         query = self.query
         assert isinstance(query, Join | WindowJoin)
         parts = self.parts()
-        left, right = (_prefixed(self.plain(part), side) for part, side in zip(parts, "lr", strict=True))
+        left, right = (
+            _prefixed(self.plain(part), side) for part, side in zip(parts, "lr", strict=True)
+        )
         joined = left.join(right, self.condition(parts))
         columns = {name: _side("l", name) for name in query.on}
         for part, side in zip(parts, "lr", strict=True):
@@ -173,7 +180,9 @@ class _JoinedRun(_NativeRun):
             end = F.least(*ends) if len(ends) > 1 else ends[0]
         time = F.greatest(_side("l", TIME), _side("r", TIME))
         second = end if self.output == "append" else F.lit(1)
-        out = joined.select(*made, _side("l", SCOPE).alias(SCOPE), time.alias(TIME), second.alias("second"))
+        out = joined.select(
+            *made, _side("l", SCOPE).alias(SCOPE), time.alias(TIME), second.alias("second")
+        )
         return out if query.theta is None else out.where(spark_expression(query.theta, query))
 
     def parts(self) -> Sequence[Query]:
@@ -233,7 +242,8 @@ class _GroupedRun(_NativeRun):
         query = self.query
         assert isinstance(query, GroupBy)
         leaf = _leaf(query.input)
-        assert leaf is not None and isinstance(leaf.window, Range)
+        assert leaf is not None
+        assert isinstance(leaf.window, Range)
         sliding = F.window(EVENT_TIME, f"{leaf.window.span} milliseconds", "1 millisecond")
         keys = [spark_expression_of(name, query.input) for name in query.keys]
         rows = self.plain(query.input).groupBy(
@@ -241,7 +251,9 @@ class _GroupedRun(_NativeRun):
             *(key.alias(f"key {at}") for at, key in enumerate(keys)),
         )  # fmt: skip
         counted = [F.count(F.lit(1)).alias("count of rows")]
-        made = [_aggregated(item, query).alias(f"made {at}") for at, item in enumerate(query.aggregates)]
+        made = [
+            _aggregated(item, query).alias(f"made {at}") for at, item in enumerate(query.aggregates)
+        ]
         grouped = rows.agg(*counted, *made)
         columns = [F.col(f"`key {at}`") for at in range(len(keys))]
         columns += [F.col(f"`made {at}`") for at in range(len(made))]

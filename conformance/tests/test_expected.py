@@ -58,6 +58,23 @@ def test_only_what_is_declared_is_excused() -> None:
     assert report.operators["distinct"]["final"].ok
 
 
+def test_a_declaration_for_some_values_excuses_nothing_else() -> None:
+    """The engine expires everything late: leaving out the rows with NULL does not help it."""
+    nulls = replace(expected("window", WINDOW, lanes="S(v bigint): null@0"), when=("null",))
+    report = check(LateExpiry(), cases=20, operators=["window"], levels=["final"], expected=[nulls])
+    assert [each.status for each in report.expected] == ["fails as expected"]
+    assert not report.conforms
+    assert report.levels["final"].excused == 0
+    assert report.violations
+
+
+def test_a_declaration_is_about_the_cases_that_it_names() -> None:
+    features = replace(EVERYTHING[0], when=("window rows",))
+    report = check(LateExpiry(), cases=10, operators=["window"], levels=["final"],
+                   expected=[features])  # fmt: skip
+    assert [each.status for each in report.expected] == ["matches nothing"]
+
+
 def test_an_expected_failure_that_passes_is_an_error() -> None:
     report = check("reference", cases=10, operators=["window"], levels=["final"],
                    expected=EVERYTHING)  # fmt: skip
@@ -102,6 +119,8 @@ def test_an_adapter_can_carry_its_own() -> None:
         ({"level": "finally"}, "'finally' is no level"),
         ({"reason": " "}, "a reason is needed"),
         ({"case": {}}, "case"),
+        ({"nature": "odd"}, "'odd' is no nature; use one of different convention, wrong answer"),
+        ({"when": "null"}, "when: a list of names is needed"),
         ({"extra": 1}, "an expected failure has operator, level, verb, reason, case"),
     ],
 )

@@ -26,7 +26,7 @@ from conformance.check import check, check_cases
 from conformance.cli import main
 from conformance.run import Failure, Run
 from conformance.stdio import SECONDS_VARIABLE, StdioAdapter, StdioError
-from conformance.stdio_format import schema_text
+from conformance.stdio_format import MessageError, claim_answer, runs_answer, schema_text
 from reference import Range, Source, parse_lanes
 from reference.case import Case
 
@@ -252,11 +252,49 @@ def test_every_message_follows_the_published_schema(tmp_path: Path) -> None:
         {"id": 1, "steps": [{"emitted": [[0, 2, [1]]], "held": {}, "watermark": "soon"}]},
         {"id": 1, "steps": [{"emited": []}]},
         {"id": 1},
+        {"id": 1, "claimed": False},
+        {"id": 1, "claimed": True, "not_claimed": "both"},
+        {"id": 1, "runs": []},
+        {"id": 1, "runs": [{}]},
+        {"name": "x", "together": 0},
     ],
 )
 def test_the_schema_refuses_what_is_no_message(message: dict[str, Any]) -> None:
     with pytest.raises(jsonschema.ValidationError):
         _validator().validate(message)
+
+
+def test_the_messages_of_a_selective_engine_follow_the_schema(tmp_path: Path) -> None:
+    engine = f"{PYTHON} {shlex.quote(str(HERE / 'selective_stdio_engine.py'))}"
+    adapter, asked, answered = _recorded(tmp_path, engine)
+    assert check(adapter, cases=24, seed=5, operators=["window", "union"]).conforms
+    validator = _validator()
+    kinds = {message["request"] for message in _messages(asked)}
+    assert kinds == {"hello", "claim", "runs"}
+    for path in (asked, answered):
+        for message in _messages(path):
+            validator.validate(message)
+
+
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        ({"id": 1, "runs": []}, "it answered with 0 runs when asked for 1"),
+        ({"id": 1, "runs": [7]}, "runs is a list of runs, each an object"),
+        ({"id": 1, "runs": [{"emitted": []}]}, "a run has the unknown member 'emitted'"),
+        ({"id": 2, "runs": []}, "it answered request 2 when asked 1"),
+    ],
+)
+def test_an_answer_that_is_not_as_many_runs_is_refused(message: dict[str, Any], why: str) -> None:
+    case = parse_lanes("S: 7@0").case(Source("S", "v bigint").window(Range(5)))
+    with pytest.raises(MessageError, match=why):
+        runs_answer(message, 1, [case], "element")
+
+
+@pytest.mark.parametrize("message", [{"id": 1}, {"id": 1, "claimed": False}, {"id": 1, "why": ""}])
+def test_an_answer_to_claim_must_be_one(message: dict[str, Any]) -> None:
+    with pytest.raises(MessageError):
+        claim_answer(message, 1)
 
 
 # --- engines that work ----------------------------------------------------------------------------

@@ -1,0 +1,70 @@
+"""The counts of what happened: each on a case in which it is known how often it did."""
+
+from __future__ import annotations
+
+import fixtures
+from conformance.bulk import expected_changelogs
+from conformance.expectation import Expectation
+from conformance.promised import early_punctuations
+from conformance.vacuity import OWN_FLOORS, in_groups, in_representatives, too_little
+from reference import Range, Source, count, parse_lanes
+from reference.arrivals import admitted
+from reference.query import Query
+
+S = Source("S", "k bigint", "v string")
+WINDOW = S.window(Range(5))
+
+
+def tuples(lanes: str, query: Query):
+    return admitted(parse_lanes(f"S(k bigint, v string): {lanes}").case(query))
+
+
+def test_a_representative_is_replaced_when_it_goes_and_another_stays() -> None:
+    query = WINDOW.distinct(on="k")
+    assert in_representatives(query, [tuples("(1,a)@0 (1,b)@3", query)]) == {
+        "replaced representatives": 1
+    }
+    assert in_representatives(query, [tuples("(1,a)@0 (2,b)@3 (1,b)@5", query)]) == {
+        "replaced representatives": 1  # one goes as the other comes
+    }
+    assert in_representatives(query, [tuples("(1,a)@0 (1,b)@6", query)]) == {
+        "replaced representatives": 0
+    }
+    # Without keys every row is its own; a copy takes its place.
+    whole = WINDOW.distinct()
+    found = in_representatives(whole, [tuples("(1,a)@0 (1,b)@3 (1,a)@3", whole)])
+    assert found == {"replaced representatives": 1}
+    assert in_representatives(WINDOW, [tuples("(1,a)@0", WINDOW)]) == {}
+
+
+def test_a_group_returns_after_it_was_empty() -> None:
+    query = WINDOW.group_by("k", n=count())
+    cases = [tuples("(1,a)@0 (1,b)@3 (1,a)@20 (2,b)@0", query), tuples("(1,a)@0 (1,b)@5", query)]
+    table = expected_changelogs(query, cases)
+    assert in_groups(query, table) == {"groups that empty and return": 1}
+    assert in_groups(WINDOW, table) == {}
+
+
+def test_a_punctuation_is_early_while_an_input_is_open() -> None:
+    early = fixtures.load("000-figure-6-early-propagation")
+    assert early_punctuations(early, Expectation(early)) >= 1
+    regular = fixtures.load("000-section-4-4-regular-propagation")
+    assert early_punctuations(regular, Expectation(regular)) == 0
+
+
+def test_too_little_of_what_only_one_operator_shows_fails_the_run() -> None:
+    enough = {"cases": 1_000, "cases looked at": 80, "cases with steps": 500}
+    plenty = dict.fromkeys(
+        [
+            "cases with answers", "rows that come", "rows that go", "ties", "duplicates in the "
+            "streams", "arrivals at an expiry", "values that return",
+        ],
+        1_000,
+    )  # fmt: skip
+    for operator, floors in OWN_FLOORS.items():
+        for name in floors:
+            counts = {**enough, **plenty, name: 0}
+            (sentence,) = too_little(operator, counts)
+            assert sentence.startswith(f"{operator}: {name} 0 times in ")
+            assert too_little(operator, {**counts, name: 1_000}) == []
+            assert too_little(operator, {**enough, **plenty}) == []
