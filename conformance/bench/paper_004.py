@@ -143,20 +143,10 @@ def _figure_10(size: Size) -> Finding:
     ticks = size.of(1500, 300)
     shares = size.of((0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0), (0.1, 0.5, 1.0))
     found = {a: [_query_1(a, share, ticks) for share in shares] for a in ("ita", "nta")}
-    panels = tuple(
-        Panel(
-            title,
-            "selectivity of the join",
-            "ticks",
-            tuple(
-                series(a.upper(), ((s, get(o)) for s, o in zip(shares, own, strict=True)))
-                for a, own in found.items()
-            ),
-        )
-        for title, get in (
-            ("Mean delay", lambda outcome: outcome.mean_delay),
-            ("Longest delay", lambda outcome: outcome.max_delay),
-        )
+    what = "selectivity of the join"
+    panels = (
+        Panel("Mean delay", what, "ticks", _curves(found, shares, lambda o: o.mean_delay)),
+        Panel("Longest delay", what, "ticks", _curves(found, shares, lambda o: o.max_delay)),
     )
     return Finding(
         panels, tuple(_weaknesses([found[a] for a in ("ita", "nta")], "selectivity")), NOTE

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reference.aggregates import BUILT_IN, Aggregate, user_function
-from reference.clock import NEVER
 from reference.errors import QueryError
 from reference.expressions import Expr
 from reference.streams import Column
@@ -284,5 +283,6 @@ def best_values(groups: Ints, ends: Ints, column: pa.Array, wants_max: bool) -> 
     if wants_max:
         codes = ~codes
     # Of values that end together one may stay too many, which does no harm.
-    order = order_by(groups, NEVER - ends, int(groups.max(initial=-1)) + 1)
+    # Backwards, and without overflow before 1970.
+    order = order_by(groups, ~ends, int(groups.max(initial=-1)) + 1)
     return order[records(groups[order], codes[order])]

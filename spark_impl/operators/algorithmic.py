@@ -58,7 +58,14 @@ from spark_impl.convert import cases_of, python_rows
 from spark_impl.evaluate import Evaluator
 from spark_impl.frame import Delta, Frame, delta_frame, empty_columns
 from spark_impl.horizon import Horizon
-from spark_impl.operators.base import HeldRows, Operator, State, frame_of, merged_births
+from spark_impl.operators.base import (
+    HeldRows,
+    Operator,
+    State,
+    frame_of,
+    merged_births,
+    store_of,
+)
 from spark_impl.store import Store
 
 _AGGREGATE: Final = "aggregate"
@@ -147,7 +154,7 @@ class AlgorithmOperator(Operator):
             made = own.runner.take(messages.get(case, ()), sorted(begun[case]), limit)
             found += [(case, ts, ets, 1, row) for ts, ets, row in made.lives]
             found += [(case, *sent) for sent in own.outbox.sent(made.changes)]
-        return self._state(cases, horizon), Delta(self._frame(found), births)
+        return self._state(state, cases, horizon), Delta(self._frame(found), births)
 
     def _messages(self, inputs: Sequence[Delta]) -> dict[int, list[Message]]:
         found: dict[int, list[Message]] = defaultdict(list)
@@ -181,7 +188,7 @@ class AlgorithmOperator(Operator):
             np.array(sign, np.int8),
         )
 
-    def _state(self, cases: Mapping[int, Running], horizon: Horizon) -> State:
+    def _state(self, before: State, cases: Mapping[int, Running], horizon: Horizon) -> State:
         counted = [case.runner.counters() for case in cases.values()]
         work = np.array([sum(own[name] for own in counted) for name in COUNTERS], np.int64)
         held = sum(1 for case in cases.values() for _ in case.runner.held())
@@ -189,10 +196,12 @@ class AlgorithmOperator(Operator):
         # The algorithm wants to know of every instant that passes, as long as it holds something.
         known = horizon.limit is not None and horizon.limit < MAX_TIME
         due = horizon.limit + 1 if known and horizon.limit is not None else MAX_TIME
+        held_before = store_of(before, "held")
         waiting = Frame([], {"ets": np.full(max(held, int(open_ > 0)), due, np.int64)})
         return {
             "algorithm": _blob(frozen(dict(cases), self.left_out)),
-            "held": Store(Frame([], {"ets": np.empty(0, np.int64)}, 0)).append(waiting),
+            # A number of a segment never stands for other rows.
+            "held": Store(held_before.empty, (), held_before.next_number).append(waiting),
             "work": Frame([], {"work": work}, len(work)),
         }
 

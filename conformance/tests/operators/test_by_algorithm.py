@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -16,7 +20,18 @@ from conformance.own_engines import InProcess
 from conformance.spark_engines import SparkBatch
 from conformance.spark_streaming import SparkStreaming
 from conformance.tests.operators.algorithm_adapter import joined_windows, runs
+from conformance.tests.operators.fake_spark import FakeStage
 from conformance.tests.operators.frames import Data
+from conformance.tests.operators.test_streaming_stage import (
+    CASES,
+    Entry,
+    batch_of,
+    entries,
+    net,
+    plan_query,
+    random_batches,
+    spec_of,
+)
 from reference import QueryError, Range, Rows, Source, Unbounded
 from reference.query import GroupBy, Query, Union, WindowJoin, Within
 from reference.windows import Window
@@ -26,8 +41,13 @@ from spark_impl.algorithms.bounds import Constraint
 from spark_impl.algorithms.catalogue import ENTRIES, Situation, entries_for
 from spark_impl.algorithms.frozen import FrozenError, frozen, thawed
 from spark_impl.choosing import choose
+from spark_impl.frame import Frame
+from spark_impl.horizon import Horizon
+from spark_impl.operators.algorithmic import Prepared
+from spark_impl.plan import Plan
 from spark_impl.planners.window_joins import NearStream, hash_cost, nested_loops_cost
 from spark_impl.relation import Relation
+from spark_impl.streaming.carrier import closed_by
 
 TWO = Situation("join", (Range(60_000_000), Range(60_000_000)), keys=1)
 DOCS = Path(__file__).parents[3] / "docs" / "algorithms.md"
@@ -171,6 +191,58 @@ class _Evil:
 def test_only_the_algorithms_own_classes_are_read_back():
     with pytest.raises(FrozenError, match=r"builtins\.eval"):
         thawed(frozen(_Evil(), {}), {})
+
+
+STAGES = {
+    "join": ["hhj", "nnj", "eager-nlj", "hash-join", "pwjoin", "nta", "join-messages", "lazy-nlj"],
+    "minus": ["nta", "piggybacking"],
+    "distinct": ["nta", "piggybacking"],
+    "group by": ["nta", "join-messages"],
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("stage", "name"), [(stage, name) for stage, names in STAGES.items() for name in names]
+)
+def test_a_stage_of_a_stream_by_an_algorithm(stage: str, name: str, seed: int) -> None:
+    """What is lost, restarted and moved to another process changes nothing."""
+    query, windows, columns, keys = CASES[stage]
+    options = (("tau", 3_000),) if name == "lazy-nlj" else ()
+    spec = replace(spec_of(stage), algorithm=Prepared(name, options, tuple(windows)))
+    made_by = FakeStage(spec, keys)
+    plan = Plan(plan_query(query, windows, columns), "changelog")
+    state, dice = plan.initial(), random.Random(f"{stage}/{name}/{seed}")
+    found: list[Entry] = []
+    right: list[Entry] = []
+    closed = None
+    for rows, watermark in random_batches(dice, len(windows)):
+        arrivals = {stream: batch_of(own) for stream, own in rows.items() if own}
+        if dice.random() < 0.3:
+            made_by.batch(arrivals, watermark, lost=True)
+        if dice.random() < 0.3:
+            made_by.restart()
+        if dice.random() < 0.4:
+            made_by.elsewhere()
+        found += entries(made_by.batch(arrivals, watermark))
+        frames = {
+            f"S{stream}": Frame(
+                [pa.array([row[at] for row in fine], pa.int64()) for at in (1, 2)],
+                {"ts": np.array([row[0] for row in fine], np.int64)},
+                len(fine),
+            )
+            for stream, own in rows.items()
+            for fine in [[row for row in own if closed is None or row[0] > closed]]
+        }
+        closed = closed_by(watermark)
+        state, expected = plan.step(state, frames, Horizon.at(closed))
+        right += entries(expected)
+        if name != "lazy-nlj":
+            assert net(found) == net(right)
+    assert net(found) == net(right)
+    assert len(net(right)) > 10
+    if name != "lazy-nlj":  # which removes what has expired when it is executed the next time
+        assert made_by.segments == 0, "all has ended, so nothing is held"
 
 
 # --- judged ---------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from spark_impl.kernels.sweep import (
     minus_copies,
     sweep,
 )
+from spark_impl.operators.aggregates import best_values
 
 SCALES = (1, 2**40, 2**59)
 """Small times, large ones, and times so far apart that they cannot be packed beside a key."""
@@ -292,3 +293,11 @@ def test_exact_sums_of_integers_and_decimals():
             right = wide.add(right, number)
         assert spill[0] == (abs(right) >= decimal.Decimal(10) ** 36)
         assert spill[0] or made[0].as_py() == right
+
+
+def test_values_that_can_still_be_the_extreme_before_1970():
+    """Of two that are alike the one that ends later stays, on whatever side of 1970."""
+    groups, column = np.zeros(2, np.int64), pa.array([2, 2], pa.int64())
+    for ends, kept in (([-1_449, 893], [1]), ([-20, -10], [1]), ([NEVER, -5], [0])):
+        found = best_values(groups, np.array(ends, np.int64), column, wants_max=True)
+        assert found.tolist() == kept
