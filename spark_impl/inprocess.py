@@ -126,6 +126,7 @@ class _Run:
             for (name, gate), known in zip(gates.items(), heard, strict=True):
                 fresh = arrivals[name][-1][1]
                 self.questions[at].note(name, fresh, gate.promises[known:])
+                self.watches[at].hear(name, gate.promises[known:])
                 wanted = self.punctuator.let_in(self.watches[at], name, fresh, self.questions[at])
                 arrivals[name][-1] = (at, list(wanted))
             after = [(gate.late, gate.broken) for gate in gates.values()]
@@ -244,6 +245,7 @@ class _Run:
                 self.questions[at] = Questions.from_bytes(self.plan.query, data)
                 for name, gate in self.gates[at].items():
                     self.questions[at].note(name, gate.admitted, gate.promises)
+                    self.watches[at].hear(name, gate.promises)
 
 
 def canonical(entries: Sequence[tuple[int, int, Row]]) -> list[tuple[int, int, Row]]:

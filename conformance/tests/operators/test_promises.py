@@ -125,7 +125,7 @@ def test_evidence_survives_in_writing() -> None:
     seen.admit((None, "x"), 5, closed=None)
     seen.hear(Punctuation(9, (Wildcard(), Nothing())))
     again = Evidence.from_json(seen.to_json(), KV)
-    assert (again.latest, again.promises) == (seen.latest, seen.promises)
+    assert (again.latest, again.book.promises) == (seen.latest, seen.book.promises)
     assert not again.hear(Punctuation(4, (Constant(None), Wildcard())))
 
 
