@@ -154,7 +154,16 @@ def windows(options: Options) -> str:
             ]
         )
         print(" | ".join(rows[-1]), flush=True)
-    head = ["window", "held, plain", "held, ours", "least", "share", "plain rows/s", "ours", "ratio"]
+    head = [
+        "window",
+        "held, plain",
+        "held, ours",
+        "least",
+        "share",
+        "plain rows/s",
+        "ours",
+        "ratio",
+    ]
     falls = hit(shares == sorted(shares, reverse=True))
     return f"punct-asc-100-40, the share of held rows falls with the window: {falls}\n\n" + table(
         head, rows
@@ -229,7 +238,11 @@ def by_held_rows(options: Options) -> str:
         promises = sum(len(own) for step in steps for own in step.closed)
         found.append((took[1].seconds - took[0].seconds) / promises)
     ratio = found[1] / found[0]
-    row = ["punct-asc-100-40", *(f"{1e6 * s:.0f}" for s in found), f"{ratio:.2f} {hit(ratio <= 1.5)}"]
+    row = [
+        "punct-asc-100-40",
+        *(f"{1e6 * s:.0f}" for s in found),
+        f"{ratio:.2f} {hit(ratio <= 1.5)}",
+    ]
     print(" | ".join(row), flush=True)
     head = ["", f"{options.rows // 10:,} held, us a promise", "10 times", "ratio (goal 1.5)"]
     return "By what is held:\n\n" + table(head, [row])

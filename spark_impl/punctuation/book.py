@@ -93,4 +93,3 @@ def _only_column(promise: Punctuation) -> int | None:
     if len(speaking) == 1 and isinstance(promise.patterns[speaking[0]], Constant | OneOf):
         return speaking[0]
     return None
-

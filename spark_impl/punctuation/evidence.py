@@ -2,8 +2,8 @@
 
 A promise is false if a tuple with a later time has matched it before; and any tuple can be that
 witness, so one must be remembered for every combination of the values that promises can be about.
-Only its latest time counts. What is closed for good need not be proved false any more, and is let go
-of when there is much of it.
+Only its latest time counts. What is closed for good need not be proved false any more, and when
+there is much of it, it is let go of.
 """
 
 from __future__ import annotations

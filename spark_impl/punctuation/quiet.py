@@ -16,10 +16,10 @@ import pyarrow as pa
 from reference.clock import NEVER
 from reference.expressions import Col
 from reference.types import Value
-from spark_impl.kernels.sweep import distinct_copies, minus_copies
 from spark_impl.convert import cases_of, python_rows
 from spark_impl.encode import hash_columns
 from spark_impl.frame import Ints
+from spark_impl.kernels.sweep import distinct_copies, minus_copies
 from spark_impl.operators.base import Operator, seed_of
 from spark_impl.operators.births import BornOperator
 from spark_impl.operators.distinct_on import DistinctOnOperator

@@ -136,9 +136,7 @@ class Keeper:
 
     # --- rows -------------------------------------------------------------------------------------
 
-    def arrive(
-        self, taken: dict[int, Frame], promises: Mapping[int, Sequence[bytes]]
-    ) -> int:
+    def arrive(self, taken: dict[int, Frame], promises: Mapping[int, Sequence[bytes]]) -> int:
         """Take in a step: rows, which become what the operators see of them, and promises.
 
         Gives the number of rows that are late because they break a promise.
@@ -260,9 +258,7 @@ class Keeper:
         """The state without what nothing can need, and for each case what is closed since."""
         standings = {
             case: Standing(
-                {
-                    stream_name(n): own.ledger(watermark) for n, own in book.heard.items()
-                },
+                {stream_name(n): own.ledger(watermark) for n, own in book.heard.items()},
                 watermark,
                 book.questions,
                 book.watch,
@@ -281,9 +277,7 @@ class Keeper:
         schema = self.stage.plan.nodes[self.stage.plan.root].operator.schema
         names = [column.name for column in schema[self.lead :]]
         made = [
-            (case, names.index(name), value)
-            for case, own in closed.items()
-            for name, value in own
+            (case, names.index(name), value) for case, own in closed.items() for name, value in own
         ]
         columns: list[pa.Array] = []
         if self.lead:
@@ -311,9 +305,7 @@ class Keeper:
             [
                 [
                     case,
-                    [
-                        [n, heard.to_json()] for n, heard in book.heard.items()
-                    ],
+                    [[n, heard.to_json()] for n, heard in book.heard.items()],
                     book.questions.to_json(),
                 ]
                 for case, book in self.books.items()
@@ -402,4 +394,3 @@ def canonical(rows: Frame) -> Frame:
     rank = before - before[starts[kind[order]]]
     keep = wanted & (rank < np.abs(net)[kind[order]])
     return rows.take(np.sort(order[keep]))
-
