@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
-from benchmarks import batch, cases, growth, oracle, streaming
+from benchmarks import batch, cases, growth, oracle, punctuations, streaming
 from benchmarks.machine import describe_machine
 from benchmarks.options import Options, write_section
 
@@ -22,6 +22,7 @@ BENCHMARKS: dict[str, tuple[str, Callable[[Options], str | None]]] = {
     "growth": (growth.TITLE, growth.main),
     "cases": (cases.TITLE, cases.main),
     "streaming": (streaming.TITLE, streaming.main),
+    "punctuations": (punctuations.TITLE, punctuations.main),
 }
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 
-from conformance.run import Insight
+from conformance.run import FULL, Insight
 from reference import append
 from reference.arrivals import Admitted, Progress, progress
 from reference.case import AppendRow, Case, Change
@@ -31,7 +31,7 @@ class Expectation:
     case: Case
     arrival: str = "element"
     announced: tuple[int | None, ...] = ()
-    insight: Insight = Insight()
+    insight: Insight = FULL
 
     @cached_property
     def progress(self) -> list[Progress]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from reference.case import AppendRow, Change
 from reference.streams import Punctuation, StreamTuple
@@ -43,7 +44,11 @@ class Insight:
     """The output columns whose values it punctuates in the very step in which they close; None
     for all. Other punctuations are judged for soundness alone."""
     frees: bool = True
-    """Whether it frees what promises allow to free; if not, it may hold all that has not expired."""
+    """Whether it frees what promises allow to; if not, it may hold all that has not expired."""
+
+
+FULL: Final = Insight()
+"""Everything that follows is concluded."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,7 @@ class Run:
     after_restarts: Sequence[Run] = field(default=())
     """The same case again, each time stopped or killed and restarted somewhere."""
 
-    insight: Insight = Insight()
+    insight: Insight = FULL
 
     def changes(self) -> list[Change]:
         return [change for step in self.steps for change in step.changes]

@@ -343,7 +343,7 @@ class StreamRun:
     def entries(
         self, table: pa.Table
     ) -> tuple[Mapping[int, list[Change | AppendRow]], Mapping[int, list[tuple[str, Row]]]]:
-        """By case, the rows of the output, and its punctuations: a column and a row with a value."""
+        """By case, the rows, and the punctuations: a column, and a row that has its value."""
         marks = [None] * table.num_rows
         if self.punctuated:
             marks = table.column(TOLD).to_pylist()
@@ -392,7 +392,7 @@ def has_punctuations(cases: Sequence[Case]) -> bool:
 
 
 def buckets_of(cases: Sequence[Case]) -> int:
-    """With promises, two queries in three run in one bucket, where every promise can be passed on."""
+    """With promises two queries in three have one bucket, where all of them can be passed on."""
     if not has_punctuations(cases):
         return BUCKETS
     dice = hashlib.blake2b(repr(cases[0].query).encode(), digest_size=1).digest()[0]

@@ -136,6 +136,7 @@ class _Run:
                 self.questions[at].note(name, fresh, gate.promises[known:])
                 if self.punctuator is not None:
                     watch = self.watches[at]
+                    watch.hear(name, gate.promises[known:])
                     wanted = self.punctuator.let_in(watch, name, fresh, self.questions[at])
                     arrivals[name][-1] = (at, list(wanted))
             after = [(gate.late, gate.broken) for gate in gates.values()]
@@ -256,6 +257,7 @@ class _Run:
                 self.questions[at] = Questions.from_bytes(self.plan.query, data)
                 for name, gate in self.gates[at].items():
                     self.questions[at].note(name, gate.admitted, gate.promises)
+                    self.watches[at].hear(name, gate.promises)
 
 
 def canonical(entries: Sequence[tuple[int, int, Row]]) -> list[tuple[int, int, Row]]:

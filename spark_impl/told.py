@@ -60,9 +60,7 @@ def marked(rows: DataFrame, own: Flow) -> DataFrame:
     twice = len({place for _, place in found}) < len(found)
     mark = F.col(HIDDEN)
     if twice:
-        about = F.array_compact(
-            F.array(*(F.when(mark == place, F.lit(at)) for at, place in found))
-        )
+        about = F.array_compact(F.array(*(F.when(mark == place, F.lit(at)) for at, place in found)))
         each = F.explode(F.when(F.col("sign") == 0, about).otherwise(F.array(F.lit(-1))))
     else:
         each = F.when(F.col("sign") != 0, F.lit(-1))

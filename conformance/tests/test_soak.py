@@ -1,18 +1,25 @@
 """The long check, for `tox -e soak`: as many cases as a release is judged on.
 
 Each test checks its part and says how many cases it saw; together they are at least 200,000 cases
-in-process and 50,000 through Spark in batch.
+in-process and 50,000 through Spark in batch; and 100,000 with punctuations in-process.
 """
 
 import pytest
 
 from conformance.check import check
+from conformance.expectation import expectations
+from conformance.judge import judge
+from conformance.own_engines import InProcess
 from conformance.report import Report
+from conformance.run import LEVELS, Run
+from properties.bulk import bulk_queries, bulk_runs
 from reference.query import OPERATORS
 
 IN_PROCESS_PARTS = 8
 IN_PROCESS_CASES = 25_000
 SPARK_CASES = 50_000
+PUNCTUATED_PARTS = 4
+PUNCTUATED_CASES = 25_000
 PER_QUERY = 500
 """Spark's price is by the query: many cases of one query share it."""
 
@@ -30,6 +37,24 @@ def expect_all(report: Report, cases: int) -> None:
 def test_the_step_functions_conform(part: int) -> None:
     report = check("in-process", cases=IN_PROCESS_CASES, seed=1_000 + part, per_query=PER_QUERY)
     expect_all(report, IN_PROCESS_CASES)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("part", range(PUNCTUATED_PARTS))
+def test_the_step_functions_keep_promises(part: int) -> None:
+    """Cases in steps with punctuations, at all levels; `check` has them for a share only."""
+    engine, judged, told = InProcess(), 0, 0
+    for number, query in enumerate(bulk_queries(3_000 + part, PUNCTUATED_CASES // PER_QUERY, 1)):
+        cases = bulk_runs(query, PER_QUERY, 7 * part + number, tuples=16, honest=bool(number % 2))
+        expected = expectations(cases)
+        for case, run, right in zip(cases, engine.run(cases), expected, strict=True):
+            assert isinstance(run, Run), run
+            assert not list(judge(case, run, LEVELS, right).wrong()), case
+            told += sum(len(step.punctuations) for step in run.steps)
+            judged += 1
+    print(f"\n{judged:,} cases with punctuations, {told:,} of them told")
+    assert judged == PUNCTUATED_CASES
+    assert told > judged // 2
 
 
 @pytest.mark.soak

@@ -1,4 +1,4 @@
-"""The streaming operators conform: final, prompt, lean and durable."""
+"""The streaming operators conform: final, prompt, punctual, lean and durable."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from reference.arrivals import progress
 from reference.case import Case
 from reference.clock import MAX_TIME, NEVER
 from reference.query import Distinct, GroupBy, Minus, Query, Source, Union, count
-from reference.streams import StreamTuple
+from reference.streams import Punctuation, StreamTuple
 from reference.windows import Range, Rows
 
 LEVELS = ("final", "prompt", "lean", "durable")
+LEVELS_WITH_PROMISES = (*LEVELS, "punctual")
 spark = pytest.mark.spark
 group = pytest.mark.xdist_group("spark")
 
@@ -86,6 +87,29 @@ def test_a_restart_after_every_step_changes_nothing(adapter: SparkStreaming) -> 
 
 @spark
 @group
+def test_promises_are_kept_and_passed_on(adapter: SparkStreaming) -> None:
+    """Through all of Spark, and with a restart after every step."""
+    joined = S.window(Range(6)).join(Source("T", "k bigint", "w string").window(Range(9)), on="k")
+    cases = bulk_runs(joined, 30, 7, tuples=16, honest=False)
+    runs = list(adapter.run(cases))
+    late = broken = told = restarted = 0
+    for case, run in zip(cases, runs, strict=True):
+        assert isinstance(run, Run), run
+        assert not list(judge(case, run, LEVELS_WITH_PROMISES).wrong())
+        announced = [step.watermark for step in run.steps]
+        for own in progress(case, "step", announced)[-1].streams.values():
+            late += any(isinstance(each.promise, Punctuation) for each in own.late)
+            broken += len(own.broken)
+        told += sum(len(step.punctuations) for step in run.steps)
+        restarted += len(run.after_restarts)
+    assert late
+    assert broken
+    assert told
+    assert restarted
+
+
+@spark
+@group
 def test_a_query_that_fails_is_reported_with_its_reason(
     adapter: SparkStreaming, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,10 +126,12 @@ def test_a_query_that_fails_is_reported_with_its_reason(
 @group
 @pytest.mark.soak
 def test_all_operators_conform_at_length() -> None:
+    # Every second query has promises.
     report = check("spark-streaming", cases=10_000)
     assert not [violation.to_json() for violation in report.violations]
     assert report.conforms
     assert report.levels["durable"].checked >= 1_000
+    assert report.levels["punctual"].checked >= 4_000
 
 
 # --- one clock for all cases ----------------------------------------------------------------------

@@ -83,9 +83,7 @@ def counts(spark: SparkSession, folder: Path, punctuated: bool) -> DataFrame:
     if punctuated:
         # An item is put up once: its own row is the promise.
         once = stream("auctions").where("item >= 0")
-        auctions = windowed(
-            stream("auctions"), ts="ts", unbounded=True, delay=0, punctuations=once
-        )
+        auctions = windowed(stream("auctions"), ts="ts", unbounded=True, delay=0, punctuations=once)
         bids = windowed(
             stream("bids"), ts="ts", unbounded=True, delay=0, punctuations=stream("closings")
         )
@@ -180,7 +178,9 @@ def drawn(lines: dict[str, Sequence[int]]) -> str:
             for at, value in enumerate(values)
         )
         colour = colours[number]
-        parts.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{points}"/>')
+        parts.append(
+            f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{points}"/>'
+        )
         parts.append(
             f'<text x="{left + 10}" y="{top + 18 + 16 * number}" fill="{colour}">{name}</text>'
         )

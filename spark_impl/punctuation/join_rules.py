@@ -52,11 +52,14 @@ class Watch:
     fresh: bool = True
     arrived: dict[str, list[Row]] = field(default_factory=dict)
     """The tuples of this step, by stream."""
-    heard: dict[str, int] = field(default_factory=dict)
     pending: dict[str, list[Punctuation]] = field(default_factory=dict)
-    """Promises that do not bind yet: what they are about may still come before their time."""
+    """Promises that did not bind before this step: what they are about could still come."""
     lingering: set[Row] = field(default_factory=set)
     """Keys that others are closed for, of which rows are held that have something to tell."""
+
+    def hear(self, stream: str, promises: Iterable[Punctuation]) -> None:
+        """A stream has made these promises."""
+        self.pending.setdefault(stream, []).extend(promises)
 
     def take(self, rule: AnyJoinRule, view: View) -> set[Row] | None:
         """The keys to look at, or None for all."""
@@ -78,17 +81,13 @@ class Watch:
 
     def _binding(self, stream: str, ledger: Ledger) -> list[Punctuation]:
         """The promises that bind since the step before; asked again, the same."""
-        known = self.heard.get(stream, 0)
-        waiting = [*self.pending.get(stream, ()), *ledger.promises[known:]]
-        return [promise for promise in waiting if promise.ts < ledger.first]
+        return [p for p in self.pending.get(stream, ()) if p.ts < ledger.first]
 
     def settle(self, ledgers: Mapping[str, Ledger]) -> None:
         """The step is over."""
         for stream, ledger in ledgers.items():
-            known = self.heard.get(stream, 0)
-            waiting = [*self.pending.get(stream, ()), *ledger.promises[known:]]
+            waiting = self.pending.get(stream, ())
             self.pending[stream] = [p for p in waiting if p.ts >= ledger.first]
-            self.heard[stream] = len(ledger.promises)
         self.arrived = {}
 
 

@@ -8,8 +8,17 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from reference.clock import MAX_TIME, MIN_TIME
-from reference.streams import Column, Constant, OneOf, Punctuation, Wildcard, pattern_values
+from reference.streams import (
+    Column,
+    Constant,
+    OneOf,
+    Pattern,
+    Punctuation,
+    Wildcard,
+    pattern_values,
+)
 from reference.types import Row, Value, normal, sort_key
+from spark_impl.punctuation.closed import ClosedValues
 from spark_impl.punctuation.values import probes
 
 Fixed = Mapping[int, Value]
@@ -46,11 +55,15 @@ class PromiseIndex:
         self.naming: dict[int, list[Punctuation]] = {}
         """All promises that were filed under a column."""
         self.others: list[Punctuation] = []
+        self.closed: dict[int, ClosedValues] = {}
+        """By column, values that are closed for good, whatever the other columns say."""
+        self.width = 0
         for promise in promises:
             self.add(promise)
 
     def add(self, promise: Punctuation) -> None:
         """File one more promise."""
+        self.width = len(promise.patterns)
         at = named_column(promise)
         if at is None:
             self.others.append(promise)
@@ -65,6 +78,20 @@ class PromiseIndex:
         yield from self.others
         for at, own in self.by_column.items():
             yield from own.get(_key(row[at]), ())
+        for at, closed in self.closed.items():
+            if row[at] in closed:
+                yield self.closing(at, Constant(row[at]))
+
+    def closing(self, at: int, pattern: Pattern) -> Punctuation:
+        """The promise that values of a column are closed for good."""
+        patterns: list[Pattern] = [Wildcard()] * self.width
+        patterns[at] = pattern
+        return Punctuation(MIN_TIME, tuple(patterns))
+
+    def for_good(self) -> list[Punctuation]:
+        """All that is closed for good, in as few promises as there can be."""
+        found = self.closed.items()
+        return [self.closing(at, pattern) for at, own in found for pattern in own.patterns()]
 
 
 @dataclass(frozen=True)
@@ -100,6 +127,11 @@ class Ledger:
         found = list(index.others)
         for at, own in index.by_column.items():
             found += own.get(_key(fixed[at]), ()) if at in fixed else index.naming[at]
+        for at, closed in index.closed.items():
+            if at not in fixed:
+                found += [index.closing(at, pattern) for pattern in closed.patterns()]
+            elif fixed[at] in closed:
+                found.append(index.closing(at, Constant(fixed[at])))
         return [p for p in found if all(p.patterns[at].matches(v) for at, v in fixed.items())]
 
     @cached_property

@@ -36,6 +36,7 @@ from reference.streams import (
     pattern_values,
 )
 from reference.types import Value, normal, sort_key
+from spark_impl.punctuation.closed import ClosedValues
 
 Origins = frozenset[tuple[str, int]]
 """Columns of streams, by name and place."""
@@ -106,11 +107,14 @@ class _Asked:
     mine: Callable[[Value], bool] = lambda value: True
     """Which values to ask for."""
     open: dict[object, Value] = field(default_factory=dict)
-    done: dict[object, Value] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.done = ClosedValues(self.column)
+        """What was answered with yes. Of such a value nothing else need be known."""
 
     def see(self, value: Value) -> None:
         key = _key(value)
-        if key in self.seen:
+        if key in self.seen or value in self.done:
             return
         self.seen[key] = normal(value)
         if any(pattern.matches(value) for pattern in self.ranges):
@@ -128,7 +132,7 @@ class _Asked:
 
     def _ask(self, value: Value) -> None:
         key = _key(value)
-        if key not in self.done and key not in self.open and self.mine(value):
+        if key not in self.open and value not in self.done and self.mine(value):
             self.open[key] = normal(value)
 
 
@@ -187,8 +191,11 @@ class Questions:
         """All that is known, for a keeper who does not remember what was let in."""
         return [
             [
-                [own.column.type.to_json(value) for value in values.values()]
-                for values in (own.seen, own.open, own.done)
+                *(
+                    [own.column.type.to_json(value) for value in values.values()]
+                    for values in (own.seen, own.open)
+                ),
+                own.done.to_json(),
             ]
             for own, _ in self._asked
         ]
@@ -196,9 +203,13 @@ class Questions:
     def restore(self, raw: Sequence[Any]) -> None:
         """Undo `to_json`; the promises have to be heard again."""
         for (own, _), written in zip(self._asked, raw, strict=True):
-            for values, known in zip(written, (own.seen, own.open, own.done), strict=True):
+            *known, done = written
+            own.done = ClosedValues.from_json(done, own.column)
+            # Hearing the promises again has asked for what was answered already.
+            own.open.clear()
+            for values, place in zip(known, (own.seen, own.open), strict=True):
                 for value in map(own.column.type.from_json, values):
-                    known[_key(value)] = normal(value)
+                    place[_key(value)] = normal(value)
 
     def __bool__(self) -> bool:
         return any(own.open for own, _ in self._asked)
@@ -209,29 +220,28 @@ class Questions:
 
     def any_answered(self) -> bool:
         """Whether any answer was yes."""
-        return any(own.done for own, _ in self._asked)
+        return any(len(own.done) for own, _ in self._asked)
 
     def is_answered(self, name: str, value: Value) -> bool:
         """Whether the answer was yes."""
-        return any(own.column.name == name and _key(value) in own.done for own, _ in self._asked)
+        return any(own.column.name == name and value in own.done for own, _ in self._asked)
 
     def answered(self, question: Question) -> None:
         """The answer was yes; it is not asked again."""
         name, value = question
         for own, _ in self._asked:
             if own.column.name == name:
-                own.done[_key(value)] = own.open.pop(_key(value))
+                own.done.add(own.open.pop(_key(value)))
+                own.seen.pop(_key(value), None)
 
     def to_bytes(self) -> bytes:
         """What must survive a restart, beside what the gates remember."""
-        done = [[own.column.type.to_json(v) for v in own.done.values()] for own, _ in self._asked]
-        return json.dumps(done).encode()
+        return json.dumps([own.done.to_json() for own, _ in self._asked]).encode()
 
     @classmethod
     def from_bytes(cls, query: Query, data: bytes) -> Questions:
         """Undo `to_bytes`; all that was let in has to be noted again."""
         made = cls(query)
-        for (own, _), values in zip(made._asked, json.loads(data), strict=True):
-            for value in map(own.column.type.from_json, values):
-                own.done[_key(value)] = normal(value)
+        for (own, _), written in zip(made._asked, json.loads(data), strict=True):
+            own.done = ClosedValues.from_json(written, own.column)
         return made

@@ -426,9 +426,7 @@ def _run(wiring: Wiring, spec: StageSpec, packed: DataFrame, fields: Fields) -> 
         + ([T.StructField("scope", LONG)] if spec.scoped else [])
         + ([T.StructField(HIDDEN, T.IntegerType())] if spec.punctuated else [])
     )
-    unpacker = Unpacker(
-        tuple(arrow_type(type_) for type_ in types), spec.scoped, spec.punctuated
-    )
+    unpacker = Unpacker(tuple(arrow_type(type_) for type_ in types), spec.scoped, spec.punctuated)
     made = watched.mapInArrow(unpacker, schema)
     pieces = iter([F.col(f"p{at}") for at in range(len(types))])
     columns = [rebuilt(own.dataType, pieces).alias(f"c{at}") for at, own in enumerate(fields)]

@@ -88,6 +88,8 @@ class Gate:
                     good.append((case, promise))
                 else:
                     broken += 1
+        for own in self.cases.values():
+            own.forget(closed)
         return good, broken
 
     def _case(self, case: int) -> Evidence:

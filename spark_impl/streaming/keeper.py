@@ -26,40 +26,21 @@ from spark_impl.convert import python_values
 from spark_impl.encode import HashCollision, Identity, hash_columns, identify
 from spark_impl.frame import Bools, Frame, Ints, concat, int_view
 from spark_impl.plan import PlanState
+from spark_impl.punctuation.book import PromiseBook
 from spark_impl.punctuation.join_rules import AnyJoinRule, Watch
-from spark_impl.punctuation.ledger import Ledger, PromiseIndex
 from spark_impl.punctuation.promised import Promised
 from spark_impl.punctuation.punctuator import Punctuator, Standing
 from spark_impl.punctuation.questions import Origins, Question, Questions, origins
-from spark_impl.punctuation.written import promise_from_json, promise_to_json
 from spark_impl.streaming.buckets import owner
 from spark_impl.streaming.spreading import PromiseOf, read_promises
 from spark_impl.streaming.stageplan import LateRowError, StreamPlan, stream_name
 
 
 @dataclass
-class _Heard:
-    """The promises of one input in one case."""
-
-    promises: list[Punctuation] = field(default_factory=list)
-    index: PromiseIndex = field(default_factory=PromiseIndex)
-
-    def add(self, promise: Punctuation) -> None:
-        self.promises.append(promise)
-        self.index.add(promise)
-
-    def bound(self, row: Row) -> tuple[int, Punctuation] | None:
-        """The earliest promise about a row."""
-        about = [p for p in self.index.about(row) if p.matches(row)]
-        first = min(about, key=lambda p: p.ts, default=None)
-        return None if first is None else (first.ts, first)
-
-
-@dataclass
 class _Book:
     """One case."""
 
-    heard: dict[int, _Heard]
+    heard: dict[int, PromiseBook]
     """By input."""
     questions: Questions
     watch: Watch = field(default_factory=Watch)
@@ -143,7 +124,8 @@ class Keeper:
             if self.spec.asks is not None:
                 mine = partial(self._is_mine, case)
             questions = Questions(self.stage.plan.query, self.stage.traced, mine)
-            self.books[case] = _Book({n: _Heard() for n in self.stage.inputs}, questions)
+            heard = {n: PromiseBook(own.all_columns) for n, own in self.stage.inputs.items()}
+            self.books[case] = _Book(heard, questions)
         return self.books[case]
 
     def _is_mine(self, case: int, value: Value) -> bool:
@@ -154,9 +136,7 @@ class Keeper:
 
     # --- rows -------------------------------------------------------------------------------------
 
-    def arrive(
-        self, taken: dict[int, Frame], promises: Mapping[int, Sequence[bytes]]
-    ) -> int:
+    def arrive(self, taken: dict[int, Frame], promises: Mapping[int, Sequence[bytes]]) -> int:
         """Take in a step: rows, which become what the operators see of them, and promises.
 
         Gives the number of rows that are late because they break a promise.
@@ -209,16 +189,17 @@ class Keeper:
 
     def _in_time(self, number: int, rows: Frame, seen: _Seen) -> Bools:
         spec = self.spec.inputs[number]
-        if not spec.is_stream or not any(b.heard[number].promises for b in self.books.values()):
+        if not spec.is_stream or not any(b.heard[number] for b in self.books.values()):
             return np.ones(len(rows), np.bool_)
         kind, kinds = seen.kinds(range(len(seen.promised.columns)))
         limits = np.full(len(kinds), MAX_TIME, np.int64)
         broken: dict[int, Punctuation] = {}
         for at, (case, row) in enumerate(kinds):
             book = self.books.get(case)
-            bound = None if book is None else book.heard[number].bound(row)
-            if bound is not None:
-                limits[at], broken[at] = bound
+            about = () if book is None else book.heard[number].index.about(row)
+            first = min((p for p in about if p.matches(row)), key=_time, default=None)
+            if first is not None:
+                limits[at], broken[at] = first.ts, first
         fine: Bools = rows["ts"] <= limits[kind]
         if spec.late == "error" and not bool(fine.all()):
             at = int(np.flatnonzero(~fine)[0])
@@ -268,6 +249,7 @@ class Keeper:
             book = self._book(case)
             book.heard[number].add(promise)
             book.questions.hear(stream_name(number), [promise])
+            book.watch.hear(stream_name(number), [promise])
             self.changed = True
 
     def after(
@@ -276,12 +258,7 @@ class Keeper:
         """The state without what nothing can need, and for each case what is closed since."""
         standings = {
             case: Standing(
-                {
-                    stream_name(n): Ledger(
-                        self.stage.inputs[n].all_columns, watermark, own.promises, own.index
-                    )
-                    for n, own in book.heard.items()
-                },
+                {stream_name(n): own.ledger(watermark) for n, own in book.heard.items()},
                 watermark,
                 book.questions,
                 book.watch,
@@ -290,6 +267,9 @@ class Keeper:
         }
         state, closed = self.stage.punctuator.after(state, standings)
         self.changed = self.changed or any(closed.values())
+        for book in self.books.values():
+            for own in book.heard.values():
+                own.compact(watermark)
         return state, closed
 
     def told(self, closed: Mapping[int, Sequence[Question]], watermark: int) -> Frame:
@@ -297,9 +277,7 @@ class Keeper:
         schema = self.stage.plan.nodes[self.stage.plan.root].operator.schema
         names = [column.name for column in schema[self.lead :]]
         made = [
-            (case, names.index(name), value)
-            for case, own in closed.items()
-            for name, value in own
+            (case, names.index(name), value) for case, own in closed.items() for name, value in own
         ]
         columns: list[pa.Array] = []
         if self.lead:
@@ -327,16 +305,7 @@ class Keeper:
             [
                 [
                     case,
-                    [
-                        [
-                            n,
-                            [
-                                promise_to_json(p, self.stage.inputs[n].all_columns)
-                                for p in heard.promises
-                            ],
-                        ]
-                        for n, heard in book.heard.items()
-                    ],
+                    [[n, heard.to_json()] for n, heard in book.heard.items()],
                     book.questions.to_json(),
                 ]
                 for case, book in self.books.items()
@@ -349,11 +318,10 @@ class Keeper:
         made = cls(stage, bucket)
         for case, heard, asked in json.loads(data) if data else ():
             book = made._book(case)
-            for n, promises in heard:
-                for written in promises:
-                    promise = promise_from_json(written, stage.inputs[n].all_columns)
-                    book.heard[n].add(promise)
-                    book.questions.hear(stream_name(n), [promise])
+            for n, written in heard:
+                book.heard[n] = PromiseBook.from_json(written, stage.inputs[n].all_columns)
+                book.questions.hear(stream_name(n), book.heard[n].promises)
+                book.watch.hear(stream_name(n), book.heard[n].promises)
             book.questions.restore(asked)
         return made
 
@@ -390,6 +358,10 @@ class _Seen:
         return identity.ids, list(zip(cases, rows, strict=True))
 
 
+def _time(promise: Punctuation) -> int:
+    return promise.ts
+
+
 def _identified(columns: Sequence[pa.Array], length: int) -> Identity:
     seed = 0
     while True:
@@ -422,4 +394,3 @@ def canonical(rows: Frame) -> Frame:
     rank = before - before[starts[kind[order]]]
     keep = wanted & (rank < np.abs(net)[kind[order]])
     return rows.take(np.sort(order[keep]))
-

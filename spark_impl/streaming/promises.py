@@ -197,9 +197,7 @@ class Promises:
         writer = PromiseWriter(self.models, places, self.scope is not None)
         return rows.select(*made).mapInArrow(writer, PACKED)
 
-    def gated(
-        self, stream: DataFrame, scoped: bool, label: str
-    ) -> DataFrame:
+    def gated(self, stream: DataFrame, scoped: bool, label: str) -> DataFrame:
         """The promises that hold, in writing, as a column `rows`.
 
         `stream` has the rows of the stream: c0, c1, ..., ts and perhaps scope.

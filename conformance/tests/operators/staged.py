@@ -273,7 +273,6 @@ class _StagedRun(_StreamRun):
     def build(self, buckets: int) -> None:
         """Wire the query as the driver does, with objects of ours in place of DataFrames."""
         made = self._flow(self.query)
-        captured: dict[str, Any] = {}
 
         def packed(
             wiring: Wiring,
@@ -298,10 +297,9 @@ class _StagedRun(_StreamRun):
             mock.patch.object(flow, "_packed", packed),
             mock.patch.object(flow, "_run", run),
             mock.patch.object(flow, "DataFrame", Frames),
-            mock.patch.object(flow, "_check_settings", lambda session: None),
+            mock.patch.object(flow, "_check_settings"),
         ):
-            captured["top"] = flow.output(made, self.output, buckets, "trace")
-        self.top = _listed(captured["top"])
+            self.top = _listed(flow.output(made, self.output, buckets, "trace"))
         self.flow = made
 
     def _flow(self, query: Query) -> Flow:
@@ -447,7 +445,9 @@ class _StagedRun(_StreamRun):
                     picked.append(at)
                     marks.append(None)
                 else:
-                    told = [name for name, place in zip(names, places, strict=True) if place == mark]
+                    told = [
+                        name for name, place in zip(names, places, strict=True) if place == mark
+                    ]
                     picked += [at] * len(told)
                     marks += [[name] for name in told]
         chosen = pa.array(picked, pa.int64())

@@ -125,7 +125,7 @@ def test_evidence_survives_in_writing() -> None:
     seen.admit((None, "x"), 5, closed=None)
     seen.hear(Punctuation(9, (Wildcard(), Nothing())))
     again = Evidence.from_json(seen.to_json(), KV)
-    assert (again.latest, again.promises) == (seen.latest, seen.promises)
+    assert (again.latest, again.book.promises) == (seen.latest, seen.book.promises)
     assert not again.hear(Punctuation(4, (Constant(None), Wildcard())))
 
 
@@ -144,7 +144,9 @@ def test_a_promise_goes_where_its_values_are() -> None:
     values = (7, 8, 9)
     owners = {owner(None, value, K[0], 4) for value in values}
     assert hearing(spreader, Punctuation(4, (OneOf(values), Wildcard()))) == len(owners)
-    assert hearing(replace(spreader, divided=False, key=None), Punctuation(4, (Wildcard(),) * 2)) == 1
+    assert (
+        hearing(replace(spreader, divided=False, key=None), Punctuation(4, (Wildcard(),) * 2)) == 1
+    )
 
 
 def test_what_a_stage_tells_is_a_promise_of_its_rows() -> None:
@@ -194,7 +196,9 @@ def test_entries_that_cancel_are_left_out() -> None:
     times = np.array([5, 5, 5, 5, 6, 5])
     sign = np.array([1, -1, 1, -1, 1, -1], np.int8)
     left = canonical(delta_frame([keys], times, times, sign))
-    found = zip(left.columns[0].to_pylist(), left["ts"].tolist(), left["sign"].tolist(), strict=True)
+    found = zip(
+        left.columns[0].to_pylist(), left["ts"].tolist(), left["sign"].tolist(), strict=True
+    )
     assert sorted(found) == [(1, 5, 1), (2, 5, -1), (2, 6, 1), (3, 5, -1)]
 
 

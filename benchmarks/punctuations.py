@@ -1,0 +1,261 @@
+"""Joins with promises beside the plain join: rows held, and rows a second.
+
+What is measured is the stage of a join as a Spark task runs it, one bucket, without Spark: the same
+operators, the same keeper of promises. Both run on the same rows, cut into the same steps.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.options import Options, hit, table
+from reference.query import Join, Source, Windowed
+from reference.streams import Column, Constant, Punctuation
+from reference.types import BIGINT
+from reference.windows import Range, Unbounded, Window
+from spark_impl.frame import Frame, Ints
+from spark_impl.generate.patterns import NOTHING, pattern
+from spark_impl.horizon import Horizon
+from spark_impl.punctuation.promised import Promised
+from spark_impl.streaming.keeper import Keeper, StagePunctuator
+from spark_impl.streaming.stageplan import Input, StageSpec
+
+TITLE = "Punctuations"
+SECOND = 1_000_000
+STEP_ROWS = 5_000
+"""Rows of each stream in a step."""
+GAP = 2_000
+"""Ticks between the tuples of a stream: 500 a second, as in the paper."""
+
+KEY, LEFT, RIGHT = (Column(name, BIGINT) for name in ("c0", "c1", "c2"))
+SIDES = ((KEY, LEFT), (KEY, RIGHT))
+
+
+@dataclass(frozen=True)
+class Step:
+    """What arrives in a step on both inputs, and the watermark after it."""
+
+    rows: tuple[Frame, Frame]
+    closed: tuple[list[Punctuation], list[Punctuation]]
+    watermark: int
+
+
+@dataclass
+class Measured:
+    """A run of the join."""
+
+    seconds: float = 0.0
+    held: list[int] = field(default_factory=list)
+    told: int = 0
+    per_promise: float = 0.0
+
+    def rate(self, rows: int) -> float:
+        return rows / self.seconds
+
+
+def join(steps: list[Step], window: Window, punctuated: bool) -> Measured:
+    """Run the join over the steps."""
+    promised = [Promised((KEY,), (0, None), own, names_values=True) for own in SIDES]
+    inputs = tuple(
+        Input(n, own, window, promised=promised[n] if punctuated else None)
+        for n, own in enumerate(SIDES)
+    )
+    leaves = tuple(Windowed(Source(f"in{n}", *own), Unbounded()) for n, own in enumerate(SIDES))
+    plan = StageSpec(Join(leaves, ("c0",), None), inputs, "changelog").plan()
+    keeper = Keeper(StagePunctuator(plan), 0) if punctuated else None
+    state = plan.initial()
+    found = Measured()
+    promises = 0
+    for step in steps:
+        taken = dict(enumerate(step.rows))
+        start = time.perf_counter()
+        if keeper is not None:
+            keeper.arrive(taken, {})
+            for n, own in enumerate(step.closed):
+                keeper.hear(n, [(0, promise) for promise in own])
+                promises += len(own)
+        state, delta = plan.take(state, taken, Horizon.at(step.watermark))
+        rows = delta.rows
+        if keeper is not None:
+            state, rows = keeper.settle(state, rows, step.watermark)
+            found.told += int(np.count_nonzero(rows["sign"] == 0))
+        found.seconds += time.perf_counter() - start
+        held = (len(own.rows) for own in plan.held(state) if own.origin is not None)
+        found.held.append(sum(held))
+    found.per_promise = found.seconds / max(1, promises)
+    return found
+
+
+def frame(keys: Ints, times: Ints) -> Frame:
+    values = np.arange(len(keys))
+    return Frame([pa.array(keys), pa.array(values)], {"ts": times}, len(keys))
+
+
+def paper_steps(rows: int, relevant: bool = True) -> Iterator[Step]:
+    """Two streams of the paper's pattern punct-asc-100-40."""
+    made = pattern("punct-asc-100-40")
+    if not relevant:
+        made = type(made)(made.order, made.segment, made.match, relevant=False)
+    streams = [made.values(seed) for seed in (1, 2)]
+    for first in range(0, rows, STEP_ROWS):
+        at = np.arange(first, min(first + STEP_ROWS, rows))
+        times = at * GAP
+        own, closed = [], []
+        for values in streams:
+            keys, over = values.at(at)
+            own.append(frame(keys, times))
+            there = np.flatnonzero(over != NOTHING)
+            closed.append([Punctuation(int(times[n]), (Constant(int(over[n])),)) for n in there])
+        yield Step((own[0], own[1]), (closed[0], closed[1]), int(times[-1]))
+
+
+def least_held(steps: list[Step], window: int) -> int:
+    """What must be held at the end, counted by hand: live rows of a key that may still meet one."""
+    end = steps[-1].watermark
+    closed = [
+        np.array([p.patterns[0].value for s in steps for p in s.closed[n] if p.ts <= end], np.int64)
+        for n in (0, 1)
+    ]
+    found = 0
+    for n in (0, 1):
+        for step in steps:
+            keys, times = step.rows[n].columns[0].to_numpy(), step.rows[n]["ts"]
+            live = times + window > end
+            found += int(np.count_nonzero(live & ~np.isin(keys, closed[1 - n])))
+    return found
+
+
+def windows(options: Options) -> str:
+    """The paper's streams, by the length of the window."""
+    steps = list(paper_steps(options.rows // 2))
+    rows = []
+    shares = []
+    for seconds in (1, 5, 15):
+        window = Range(seconds * SECOND)
+        plain, ours = join(steps, window, False), join(steps, window, True)
+        least = least_held(steps, seconds * SECOND)
+        shares.append(ours.held[-1] / plain.held[-1])
+        speed = plain.seconds / ours.seconds
+        rows.append(
+            [
+                f"{seconds} s",
+                f"{plain.held[-1]:,}",
+                f"{ours.held[-1]:,}",
+                f"{least:,} {hit(ours.held[-1] == least)}",
+                f"{shares[-1]:.2f}",
+                f"{plain.rate(options.rows):,.0f}",
+                f"{ours.rate(options.rows):,.0f}",
+                f"{speed:.2f} {hit(speed >= 1)}",
+            ]
+        )
+        print(" | ".join(rows[-1]), flush=True)
+    head = [
+        "window",
+        "held, plain",
+        "held, ours",
+        "least",
+        "share",
+        "plain rows/s",
+        "ours",
+        "ratio",
+    ]
+    falls = hit(shares == sorted(shares, reverse=True))
+    return f"punct-asc-100-40, the share of held rows falls with the window: {falls}\n\n" + table(
+        head, rows
+    )
+
+
+def auction_steps(rows: int) -> Iterator[Step]:
+    """Items that are put up once and open for minutes; most tuples are bids."""
+    random = np.random.default_rng(7)
+    items = rows // 11
+    opens = np.sort(random.integers(0, 24 * 3_600 * SECOND, items))
+    closes = opens + random.integers(60, 1_800, items) * SECOND
+    bidden = random.integers(0, items, rows - items)
+    bids = opens[bidden] + (random.random(len(bidden)) * (closes - opens)[bidden]).astype(np.int64)
+    order = np.argsort(bids)
+    bids, bidden = bids[order], bidden[order]
+    over = np.argsort(closes)
+    edges = np.linspace(0, closes.max() + 1, 1 + rows // (2 * STEP_ROWS)).astype(np.int64)
+    for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        a = np.arange(*np.searchsorted(opens, [low, high]))
+        b = np.arange(*np.searchsorted(bids, [low, high]))
+        c = over[slice(*np.searchsorted(closes[over], [low, high]))]
+        yield Step(
+            (frame(a, opens[a]), frame(bidden[b], bids[b])),
+            (
+                [Punctuation(int(opens[item]), (Constant(int(item)),)) for item in a],
+                [Punctuation(int(closes[item]), (Constant(int(item)),)) for item in c],
+            ),
+            high - 1,
+        )
+
+
+def auction(options: Options) -> str:
+    """The auction of the paper, with a window of 12 hours."""
+    steps = list(auction_steps(options.rows))
+    window = Range(12 * 3_600 * SECOND)
+    plain, ours = join(steps, window, False), join(steps, window, True)
+    held, speed = max(ours.held) / max(plain.held), plain.seconds / ours.seconds
+    row = [
+        "auction",
+        f"{max(plain.held):,}",
+        f"{max(ours.held):,}",
+        f"{held:.3f} {hit(held <= 1 / 20)}",
+        f"{speed:.2f} {hit(speed >= 2)}",
+    ]
+    print(" | ".join(row), flush=True)
+    head = ["", "most held, plain", "ours", "ratio (goal 0.05)", "speed by plain (goal 2)"]
+    return "Auctions, a window of 12 hours:\n\n" + table(head, [row])
+
+
+def irrelevant(options: Options) -> str:
+    """Promises about values that no tuple has."""
+    steps = list(paper_steps(options.rows // 2, relevant=False))
+    window = Range(5 * SECOND)
+    plain, ours = join(steps, window, False), join(steps, window, True)
+    ratio = ours.seconds / plain.seconds
+    row = ["5 s", f"{plain.seconds:.2f}", f"{ours.seconds:.2f}", f"{ratio:.2f} {hit(ratio <= 1.1)}"]
+    print(" | ".join(row), flush=True)
+    return "Irrelevant promises:\n\n" + table(
+        ["window", "plain, s", "ours, s", "ratio (goal 1.1)"], [row]
+    )
+
+
+def by_held_rows(options: Options) -> str:
+    """The same promises, with ten times the rows held that they are not about."""
+    found = []
+    for many in (options.rows // 20, options.rows // 2):
+        keys = np.arange(many) + 10_000_000
+        first = Step((frame(keys, np.zeros(many, np.int64)),) * 2, ([], []), 0)
+        steps = [first, *paper_steps(min(200_000, options.rows // 4))]
+        took = [join(steps[: 1 + n], Unbounded(), True) for n in (0, len(steps) - 1)]
+        promises = sum(len(own) for step in steps for own in step.closed)
+        found.append((took[1].seconds - took[0].seconds) / promises)
+    ratio = found[1] / found[0]
+    row = [
+        "punct-asc-100-40",
+        *(f"{1e6 * s:.0f}" for s in found),
+        f"{ratio:.2f} {hit(ratio <= 1.5)}",
+    ]
+    print(" | ".join(row), flush=True)
+    head = ["", f"{options.rows // 10:,} held, us a promise", "10 times", "ratio (goal 1.5)"]
+    return "By what is held:\n\n" + table(head, [row])
+
+
+PARTS: dict[str, Callable[[Options], str]] = {
+    "windows": windows,
+    "auction": auction,
+    "irrelevant": irrelevant,
+    "held": by_held_rows,
+}
+
+
+def main(options: Options) -> str:
+    """All tables."""
+    return "\n\n".join(run(options) for name, run in PARTS.items() if options.wanted(name))
