@@ -207,8 +207,8 @@ class StreamRun:
             nothing = (None,) * len(source.columns)
             if self._waits_for_input and step == len(self.schedule.watermarks) - 2:
                 # A tuple after the end of time, for each case: its answers are left out.
-                for own in tuples:
-                    own[source.name] = [*own[source.name], StreamTuple(time, nothing)]
+                last = StreamTuple(time, nothing)
+                tuples = [{source.name: [*own[source.name], last]} for own in tuples]
             tuples.append({source.name: [StreamTuple(time, nothing)]})
             _place(self.directory / source.name, step, events_table(source, tuples))
             if self.punctuated:
@@ -344,7 +344,7 @@ class StreamRun:
         self, table: pa.Table
     ) -> tuple[Mapping[int, list[Change | AppendRow]], Mapping[int, list[tuple[str, Row]]]]:
         """By case, the rows, and the punctuations: a column, and a row that has its value."""
-        marks = [None] * table.num_rows
+        marks: list[list[str] | None] = [None] * table.num_rows
         if self.punctuated:
             marks = table.column(TOLD).to_pylist()
             table = table.drop_columns([TOLD])

@@ -401,7 +401,7 @@ class Relation:
         +---+----+---+---+----+
         <BLANKLINE>
         """
-        others = list(other) if isinstance(other, list | tuple) else [other]
+        others = list(other) if isinstance(other, Sequence) else [other]
         if not others:
             raise QueryError("join: give at least one other relation")
         for each in others:

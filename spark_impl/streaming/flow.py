@@ -242,8 +242,14 @@ def stage(
     inputs: list[Input] = []
     sent: list[tuple[Branch, Sequence[int] | None, Fields]] = []
     punctuated = any(side.punctuated for side in sides)
-    key, asks = None, ()
+    key: int | None = None
+    asks: tuple[int, ...] | None = ()
     if punctuated:
+        if algorithm is not None:
+            raise QueryError(
+                f"{algorithm.name} makes nothing of punctuations; leave algorithm= or "
+                "punctuations= out"
+            )
         key, asks = dividing_key(query, keys, _promised(sides, layout))
         if key is not None:
             keys = [own and [own[key]] for own in keys]

@@ -186,7 +186,7 @@ class Promises:
         rows = self.df.toDF(*(f"c{at}" for at in range(len(self.df.columns))))
         own = Clock(self.df.schema.fields[self.time].dataType)
         missing = F.raise_error(F.lit("a promise has NULL as its time")).cast("bigint")
-        ts = F.coalesce(own.to_ticks(F.col(f"c{self.time}")), missing)
+        ts = F.coalesce(F.expr(own.to_ticks(f"c{self.time}")), missing)
         names = None if self.constrained is None else F.col(f"c{self.constrained}")
         made = [ts.alias("ts")]
         if self.scope is not None:

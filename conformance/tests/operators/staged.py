@@ -23,7 +23,7 @@ from pyspark.sql import types as T
 from conformance.adapter import Claims
 from conformance.insight import insight
 from conformance.run import Failure, Run, StepReport
-from conformance.spark_streaming import BUCKETS, TOLD, _Step, _StreamRun
+from conformance.spark_streaming import BUCKETS, TOLD, StreamRun, _Step
 from conformance.tests.operators.fake_spark import Disk, FakeHandle, Packed, Times
 from reference.case import Case
 from reference.expressions import Col
@@ -43,6 +43,7 @@ from reference.query import (
     walk,
 )
 from reference.windows import Range, Rows, Unbounded, Window
+from spark_impl.lifetimes import Fields, layout_leaves, part_places, part_types, shared_layout
 from spark_impl.sparktypes import arrow_type, spark_type
 from spark_impl.stage import plain_column
 from spark_impl.streaming import flow, memory
@@ -156,7 +157,7 @@ class _Stage:
 
     spec: StageSpec
     inputs: list[_Input | _Gate]
-    fields: flow.Fields
+    fields: Fields
     trace: str
     name: str = field(default_factory=lambda: f"stage{next(_names)}")
     disk: Disk = field(default_factory=Disk)
@@ -168,7 +169,7 @@ class _Stage:
                 inbox.setdefault(label, []).extend(packed)
         processor = StageProcessor(self.spec, self.name, self.trace)
         out, self.disk = _worked(processor, self.disk, inbox, batch.watermark, self.spec.buckets)
-        types = flow.part_types(self.fields)
+        types = part_types(self.fields)
         unpacker = Unpacker(tuple(map(arrow_type, types)), True, self.spec.punctuated)
         blobs = pa.record_batch([pa.array([row.rows for row in out], pa.binary())], ["rows"])
         made = list(unpacker(iter([blobs])))
@@ -216,7 +217,7 @@ class _Batch:
     promises: dict[str, list[Any]]
 
 
-_names = iter(range(1_000_000_000))
+_names: Iterator[int] = iter(range(1_000_000_000))
 
 
 def _inbox(messages: Iterator[pa.RecordBatch]) -> dict[int, list[Packed]]:
@@ -267,7 +268,7 @@ def _no_rows(types: Sequence[T.DataType], punctuated: bool) -> pa.Table:
 
 
 @dataclass
-class _StagedRun(_StreamRun):
+class _StagedRun(StreamRun):
     waiting: list[int] = field(default_factory=list)
 
     def build(self, buckets: int) -> None:
@@ -280,12 +281,12 @@ class _StagedRun(_StreamRun):
             df: Any,
             own: Input,
             keys: Sequence[int] | None,
-            fields: flow.Fields,
+            fields: Fields,
             scoped: bool,
         ) -> Any:
             return _Input(flow.packer_of(wiring, number, own, keys, scoped), own, df)
 
-        def run(wiring: Wiring, spec: StageSpec, sent: Any, fields: flow.Fields) -> _Stage:
+        def run(wiring: Wiring, spec: StageSpec, sent: Any, fields: Fields) -> _Stage:
             return _Stage(spec, _listed(sent), fields, str(self.directory / "trace"))
 
         class Frames:
@@ -318,7 +319,7 @@ class _StagedRun(_StreamRun):
                     for (name, _), place in zip(items, places, strict=True)
                 )
                 change = _projection(places)
-                return child.changed(change, fields, True, places)  # type: ignore[arg-type]
+                return child.changed(change, fields, True, places)
             case Union(left, right):
                 return self._union(self._flow(left), self._flow(right))
             case Intersect(left, right):
@@ -336,7 +337,7 @@ class _StagedRun(_StreamRun):
                 wanted = [at for at, name in enumerate(own.names) if name in used]
                 if wanted:
                     fields = tuple(own.fields[at] for at in wanted)
-                    own = own.changed(_projection(tuple(wanted)), fields, moves=wanted)  # type: ignore[arg-type]
+                    own = own.changed(_projection(tuple(wanted)), fields, moves=wanted)
                 return flow.group_by(own, keys, aggregates, ())
             case Join(inputs, on, _):
                 made = self._flow(inputs[0])
@@ -372,15 +373,15 @@ class _StagedRun(_StreamRun):
             own = replace(own, speaking=speaking)
         made = replace(made, branches=(own,), streams=(own,))
         if isinstance(window, Rows):
-            layout = flow.shared_layout([made])
-            keys = flow.part_places(made, window.partition_by)
-            ties = flow.part_places(made, window.order_by)
+            layout = shared_layout([made])
+            keys = part_places(made, window.partition_by)
+            ties = part_places(made, window.order_by)
             by_place = Rows(
                 window.count, tuple(f"c{at}" for at in keys), tuple(f"c{at}" for at in ties)
             )
             placed = replace(made, branches=(replace(own, window=by_place),))
-            query = flow.layout_leaves(layout)[0]
-            return flow._stage([placed], layout, query, [keys], fields, "rows window")
+            query = layout_leaves(layout)[0]
+            return flow.stage([placed], layout, query, [keys], fields, "rows window")
         return made
 
     def _feed(self, step: int) -> None:
