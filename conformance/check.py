@@ -254,6 +254,7 @@ class _Check:
             in_representatives(query, cases),
         ):
             self.result.interesting(query.op, counts)
+        self.result.interesting(query.op, {"queries": 1})
 
     def judged(
         self, cases: Sequence[tuple[str, Case]], levels: Sequence[str] | None = None

@@ -25,6 +25,8 @@ SAMPLE = 4
 """Of so many cases of a query the streams are looked at: it takes longer than the answers."""
 ENOUGH = 100
 """An operator with fewer cases than this has no floors: chance would decide."""
+ENOUGH_QUERIES = 3
+"""With fewer queries there are no floors either: in one query rows may never expire."""
 
 FLOORS: Mapping[str, float] = {
     "cases with answers": 0.2,
@@ -136,7 +138,7 @@ def in_steps(cases: Sequence[Case]) -> dict[str, int]:
 
 def too_little(operator: str, counts: Mapping[str, int]) -> list[str]:
     """What happened less often than it must, in a sentence each."""
-    if counts.get("cases", 0) < ENOUGH:
+    if counts.get("cases", 0) < ENOUGH or counts.get("queries", ENOUGH_QUERIES) < ENOUGH_QUERIES:
         return []
     found = []
     for name, least in FLOORS.items():
