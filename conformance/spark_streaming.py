@@ -183,17 +183,16 @@ class _StreamRun:
     def _feed(self, step: int) -> None:
         """One file for each stream."""
         for source in self.query.sources:
-            tuples: list[Tuples] = [
-                {source.name: self._moved(number, own, step, source)}
-                for number, own in enumerate(self.arriving)
+            moved = [
+                self._moved(number, own, step, source) for number, own in enumerate(self.arriving)
             ]
             time = self.schedule.watermarks[step] + self.schedule.delay
             nothing = (None,) * len(source.columns)
             if self._waits_for_input and step == len(self.schedule.watermarks) - 2:
-                # A tuple after the end of time, for each case: its answers are left out.
-                for own in tuples:
-                    own[source.name] = [*own[source.name], StreamTuple(time, nothing)]
-            tuples.append({source.name: [StreamTuple(time, nothing)]})
+                # A tuple after everything, for each case: what it changes is left out.
+                moved = [[*own, StreamTuple(self.stretch.end, nothing)] for own in moved]
+            moved.append([StreamTuple(time, nothing)])
+            tuples: list[Tuples] = [{source.name: own} for own in moved]
             path = self.directory / source.name / f"{step:03}.parquet"
             hidden = path.with_name(f".{path.name}")
             pq.write_table(events_table(source, tuples), hidden)
@@ -291,6 +290,8 @@ class _StreamRun:
         found: dict[int, list[Change | AppendRow]] = defaultdict(list)
         for (number, time, second), row in zip(zip(*heads, strict=True), rows, strict=True):
             if number >= len(self.cases):
+                continue
+            if self._waits_for_input and time >= self.stretch.end:
                 continue
             origin = self.schedule.origins[number]
             ts = self.stretch.back(time, origin)

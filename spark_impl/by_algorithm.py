@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from reference.aggregates import Aggregate, UserFunction
 from reference.expressions import lit
 from reference.query import Distinct, Intersect, Join, Minus, Query, Union, WindowJoin, Within
-from reference.windows import Rows, Unbounded
+from reference.windows import Rows, Unbounded, Window
 from spark_impl import lifetimes
 from spark_impl.algorithms.runner import COUNTERS
 from spark_impl.lifetimes import (
@@ -62,7 +62,7 @@ def _tuples(own: Own) -> Own:
     return replace(own, branches=(replace(stream, window=Unbounded()),))
 
 
-def _placed(window: object, own: Own, places: Sequence[int]) -> object:
+def _placed(window: Window, own: Own, places: Sequence[int]) -> Window:
     """A count-based window by the names that columns have inside a stage."""
     if not isinstance(window, Rows):
         return window

@@ -388,7 +388,7 @@ class Relation:
         +---+----+---+---+----+
         <BLANKLINE>
         """
-        others = list(other) if isinstance(other, list | tuple) else [other]
+        others: list[Relation] = _flat([other])
         if not others:
             raise QueryError("join: give at least one other relation")
         for each in others:
