@@ -38,7 +38,7 @@ from reference.windows import Range, Rows, Unbounded, Window
 from spark_impl import by_algorithm, lifetimes
 from spark_impl.algorithms.bounds import Constraint
 from spark_impl.algorithms.catalogue import Situation
-from spark_impl.choosing import Choice, Given, Statistics, choose
+from spark_impl.choosing import Choice, Given, Statistics, choose, named
 from spark_impl.durations import ticks
 from spark_impl.events import RESERVED, Events, names_of, place_of, window_of, window_text
 from spark_impl.lifetimes import Fields, Lifetimes, columns_of
@@ -164,6 +164,8 @@ def window_join(
     +---+---+----+---+----+
     <BLANKLINE>
     """
+    if algorithm is not None:
+        named(algorithm, "window_join")
     if not isinstance(inputs, Mapping) or len(inputs) < 2:
         raise QueryError("window_join: give at least two inputs, as {'a': df, 'b': df}")
     _check_kinds(inputs)
