@@ -199,17 +199,16 @@ class StreamRun:
     def _feed(self, step: int) -> None:
         """One file for each stream."""
         for source in self.query.sources:
-            tuples: list[Tuples] = [
-                {source.name: self._moved(number, own, step, source)}
-                for number, own in enumerate(self.arriving)
+            moved = [
+                self._moved(number, own, step, source) for number, own in enumerate(self.arriving)
             ]
             time = self.schedule.watermarks[step] + self.schedule.delay
             nothing = (None,) * len(source.columns)
             if self._waits_for_input and step == len(self.schedule.watermarks) - 2:
-                # A tuple after the end of time, for each case: its answers are left out.
-                last = StreamTuple(time, nothing)
-                tuples = [{source.name: [*own[source.name], last]} for own in tuples]
-            tuples.append({source.name: [StreamTuple(time, nothing)]})
+                # A tuple after everything, for each case: what it changes is left out.
+                moved = [[*own, StreamTuple(self.stretch.end, nothing)] for own in moved]
+            moved.append([StreamTuple(time, nothing)])
+            tuples: list[Tuples] = [{source.name: own} for own in moved]
             _place(self.directory / source.name, step, events_table(source, tuples))
             if self.punctuated:
                 table = promises_table(source, self._promised(step, source))
@@ -356,6 +355,8 @@ class StreamRun:
             zip(*heads, strict=True), rows, marks, strict=True
         ):
             if number >= len(self.cases):
+                continue
+            if self._waits_for_input and time >= self.stretch.end:
                 continue
             if mark is not None:
                 (column,) = mark

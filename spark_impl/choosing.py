@@ -139,15 +139,7 @@ def choose(
     facts = _facts(statistics, situation, what)
     if given == AUTO:
         return _cheapest(situation, facts, what)
-    asked = Algorithm(given) if isinstance(given, str) else given
-    if not isinstance(asked, Algorithm):
-        raise QueryError(
-            f"{what}: algorithm={given!r}; give a name, 'auto', or Algorithm(name, ...)"
-        )
-    known = entries_for(situation.operator)
-    if asked.name not in [each.name for each in known]:
-        names = ", ".join([AUTO, *(each.name for each in known)])
-        raise QueryError(f"{what}: there is no algorithm {asked.name!r} here; use one of {names}")
+    asked = named(given, situation.operator)
     own = entry(asked.name)
     if refusal := _refusal(own, situation, asked):
         raise QueryError(f"{what}: {asked.name}: {refusal}")
@@ -156,6 +148,21 @@ def choose(
     taken = Offer(asked, None) if taken is None else replace(taken, algorithm=asked)
     others = tuple(offer for offer in offers if offer.algorithm.name != asked.name)
     return Choice(asked, _title(own, asked), True, _unit(situation), taken, others)
+
+
+def named(given: Given, operator: str) -> Algorithm:
+    """The algorithm of an operator that was asked for by its name."""
+    asked = Algorithm(given) if isinstance(given, str) else given
+    if not isinstance(asked, Algorithm):
+        raise QueryError(
+            f"{operator}: algorithm={given!r}; give a name, 'auto', or Algorithm(name, ...)"
+        )
+    names = [AUTO, *(each.name for each in entries_for(operator))]
+    if asked.name not in names:
+        raise QueryError(
+            f"{operator}: there is no algorithm {asked.name!r} here; use one of {', '.join(names)}"
+        )
+    return asked
 
 
 def _cheapest(situation: Situation, facts: Sequence[Statistics] | None, what: str) -> Choice:

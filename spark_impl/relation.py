@@ -38,7 +38,7 @@ from reference.windows import Range, Rows, Unbounded, Window
 from spark_impl import by_algorithm, lifetimes, told
 from spark_impl.algorithms.bounds import Constraint
 from spark_impl.algorithms.catalogue import Situation
-from spark_impl.choosing import Choice, Given, Statistics, choose
+from spark_impl.choosing import Choice, Given, Statistics, choose, named
 from spark_impl.durations import ticks
 from spark_impl.events import RESERVED, Events, names_of, place_of, window_of, window_text
 from spark_impl.lifetimes import Fields, Lifetimes, columns_of
@@ -173,6 +173,8 @@ def window_join(
     +---+---+----+---+----+
     <BLANKLINE>
     """
+    if algorithm is not None:
+        named(algorithm, "window_join")
     if not isinstance(inputs, Mapping) or len(inputs) < 2:
         raise QueryError("window_join: give at least two inputs, as {'a': df, 'b': df}")
     _check_kinds(inputs)
@@ -401,7 +403,7 @@ class Relation:
         +---+----+---+---+----+
         <BLANKLINE>
         """
-        others = list(other) if isinstance(other, Sequence) else [other]
+        others: list[Relation] = _flat([other])
         if not others:
             raise QueryError("join: give at least one other relation")
         for each in others:

@@ -12,6 +12,7 @@ from reference.errors import TickproofError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
 COLORS = ("#2f6fb0", "#d1702b", "#3c8f53", "#8a5bb0", "#b5434b", "#6b6f76")
 WIDTH, HEIGHT = 4.6, 3.1
@@ -37,8 +38,9 @@ def svg(panel: Panel) -> str:
         axes = figure.subplots()
         (_bars if panel.bars else _lines)(axes, panel)
         axes.set_title(panel.title, fontsize=10, loc="left")
-        axes.set_xlabel(panel.x)
-        axes.set_ylabel(panel.y)
+        # The bars lie.
+        axes.set_xlabel(panel.y if panel.bars else panel.x)
+        axes.set_ylabel(panel.x if panel.bars else panel.y)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(True, axis="y", color="#e3e3e3", linewidth=0.8)
         axes.set_axisbelow(True)
@@ -61,10 +63,21 @@ def _lines(axes: Axes, panel: Panel) -> None:
             marker="" if curve.dashed or len(curve.xs) > 25 else "o",
             markersize=3,
         )
+    _short(axes.xaxis, max(float(x) for curve in panel.curves for x in curve.xs))
     if panel.log:
         axes.set_yscale("log")
     else:
+        _short(axes.yaxis, max(y for curve in panel.curves for y in curve.ys))
         axes.set_ylim(bottom=min(0.0, *(y for curve in panel.curves for y in curve.ys)))
+
+
+def _short(axis: Axis, most: float) -> None:
+    """Few labels, and thousands as k, so that they do not run into each other."""
+    from matplotlib.ticker import EngFormatter, MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(6))
+    if most >= 10_000:
+        axis.set_major_formatter(EngFormatter(sep=""))
 
 
 def _bars(axes: Axes, panel: Panel) -> None:
@@ -82,6 +95,7 @@ def _bars(axes: Axes, panel: Panel) -> None:
         )
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
+    _short(axes.xaxis, max(y for curve in panel.curves for y in curve.ys))
 
 
 def _inline(text: str) -> str:

@@ -123,10 +123,9 @@ def test_auto_takes_the_cheapest_join_of_two(rate, expected):
     assert choice is not None
     assert choice.algorithm == Algorithm(expected)
     assert choice.taken is not None
-    assert choice.taken.cost is not None
-    costs = [offer.cost for offer in choice.rejected]
+    costs = [offer.cost or 0 for offer in choice.rejected]
     assert len(costs) == 3
-    assert all(cost is not None and cost > choice.taken.cost for cost in costs)
+    assert min(costs) > (choice.taken.cost or 0) > 0
 
 
 def test_auto_orders_a_join_of_many():
@@ -331,8 +330,9 @@ def bids(data: Data) -> Relation:
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
-def test_explain_prints_the_choice_its_cost_and_the_rest(bids: Relation, capsys):
-    facts = [Statistics(10, 10), Statistics(1_000_000, 10)]
+def test_explain_prints_the_choice_its_cost_and_the_rest(data: Data, capsys):
+    bids = data("id int", (1, 7), range="1 minute")
+    facts = [Statistics(10, 10), Statistics(100, 10)]
     bids.join(bids, on="id", algorithm="auto", statistics=facts).explain()
     lines = capsys.readouterr().out.splitlines()
     assert re.match(r"join\(on id\) \[hnj\]", lines[0])
