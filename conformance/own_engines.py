@@ -68,6 +68,10 @@ def _reports(steps: Iterable[StepResult]) -> list[StepReport]:
             step.watermark,
             step.punctuations,
             {name: [StreamTuple(*held) for held in rows] for name, rows in step.held.items()},
+            {
+                name: [[StreamTuple(*held) for held in possible] for possible in rows]
+                for name, rows in step.held_unclear.items()
+            },
         )
         for step in steps
     ]

@@ -203,8 +203,9 @@ def judge_lean(case: Case, run: Run, right: Expectation) -> tuple[Verdict, int]:
             return Verdict("lean", INVALID, f"step {number} does not say which rows are held"), 0
         allowed = allowed_state(right, number, step.watermark)
         for stream, held in step.held.items():
-            checked += len(held)
-            excess = Counter(map(_plain, held)) - allowed[stream]
+            unclear = step.unclear.get(stream, ())
+            checked += len(held) + len(unclear)
+            excess = _excess(held, unclear, allowed[stream])
             beyond += excess.total()
             if excess and first is None:
                 rows = sorted(
@@ -220,6 +221,24 @@ def judge_lean(case: Case, run: Run, right: Expectation) -> tuple[Verdict, int]:
                     step.watermark if step.watermark != NEVER else None, number, extra=tuple(rows),
                 )  # fmt: skip
     return first or Verdict("lean", PASSED, checked=checked), beyond
+
+
+def _excess(
+    held: Sequence[StreamTuple],
+    unclear: Sequence[Sequence[StreamTuple]],
+    allowed: Counter[StreamTuple],
+) -> Counter[StreamTuple]:
+    """The held rows that are not allowed; one that may be several is, if one of these is."""
+    known = Counter(map(_plain, held))
+    excess, free = known - allowed, allowed - known
+    for possible in sorted(unclear, key=len):
+        fitting = [_plain(each) for each in possible]
+        match = next((each for each in fitting if free[each]), None)
+        if match is None:
+            excess[fitting[0]] += 1
+        else:
+            free[match] -= 1
+    return excess
 
 
 __all__ = ["allowed_state", "judge_lean", "judge_punctual", "newly_sound"]

@@ -35,6 +35,9 @@ class StepReport:
     held: Mapping[str, Sequence[StreamTuple]] | None = None
     """The input rows still kept, by stream; None if the implementation does not say."""
 
+    unclear: Mapping[str, Sequence[Sequence[StreamTuple]]] = field(default_factory=dict)
+    """More of them, of which too little is kept to tell them from others: what each may be."""
+
 
 @dataclass(frozen=True)
 class Insight:

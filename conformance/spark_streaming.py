@@ -315,7 +315,10 @@ class StreamRun:
             batch = self.batches[step]
             entries, told = self.entries(batch.rows)
             promised = [own[-1].watermark if own else None for own in found]
-            holdings = [{}] * len(found) if held is None else held.after(step, batch.held, promised)
+            nothing: Holding = ({}, {})
+            holdings = [nothing] * len(found)
+            if held is not None:
+                holdings = held.after(step, batch.held, promised)
             for number, own in enumerate(found):
                 origin = self.schedule.origins[number]
                 closed = None
@@ -328,7 +331,7 @@ class StreamRun:
                         [entry for entry in made if isinstance(entry, AppendRow)],
                         closed,
                         [self._punctuation(closed, *question) for question in told[number]],
-                        holdings[number],
+                        *holdings[number],
                     )
                 )
         return found
@@ -417,6 +420,9 @@ class _Leaf:
     """By name of a column here, the name in the stream."""
 
 
+Holding = tuple[dict[str, list[StreamTuple]], dict[str, list[list[StreamTuple]]]]
+"""By stream, the tuples that are held, and what each may be of those that cannot be told apart."""
+
 Branches = list[_Leaf | None]
 """Where the rows of a part of the query come from; None for rows that an operator made."""
 
@@ -464,8 +470,8 @@ class _Holdings:
 
     def after(
         self, step: int, traced: Sequence[TracedRows], promised: Sequence[int | None]
-    ) -> list[dict[str, list[StreamTuple]]]:
-        """By case and stream, the tuples that are held after a step.
+    ) -> list[Holding]:
+        """By case, the tuples that are held after a step.
 
         Late ones, by what was promised before it, are not among them.
         """
@@ -486,13 +492,16 @@ class _Holdings:
             if leaf is not None:
                 for number, bag in self._bags(rows, leaf).items():
                     bags[number, leaf.windowed].append(bag)
-        found: list[dict[str, list[StreamTuple]]] = [
-            {source.name: [] for source in run.query.sources} for _ in run.cases
+        names = [source.name for source in run.query.sources]
+        found: list[Holding] = [
+            ({name: [] for name in names}, {name: [] for name in names}) for _ in run.cases
         ]
         for (number, windowed), holders in bags.items():
             name = windowed.source.name
-            whole = merged(holders, self.admitted[number][name].tuples)
-            found[number][name] += [StreamTuple(*held) for held in whole.elements()]
+            whole, unclear = merged(holders, self.admitted[number][name].tuples)
+            known, open_ = found[number]
+            known[name] += [StreamTuple(*held) for held in whole.elements()]
+            open_[name] += [[StreamTuple(*held) for held in possible] for possible in unclear]
         return found
 
     def _bags(self, traced: TracedRows, leaf: _Leaf) -> dict[int, Counter[tuple[int, Any]]]:

@@ -48,6 +48,8 @@ class StepResult:
     """Of append output: start, end, row."""
     held: dict[str, list[tuple[int, Row]]] = field(default_factory=dict)
     """By stream, the tuples that are held after the step."""
+    held_unclear: dict[str, list[tuple[tuple[int, Row], ...]]] = field(default_factory=dict)
+    """By stream, those of which too little is held to tell them from others: what each may be."""
     held_inside: int = 0
     """How many rows are held that are not tuples of a stream but made from some."""
     late: int = 0
@@ -226,12 +228,14 @@ class _Run:
             places.setdefault((held.origin.leaf, held.origin.stream), []).append(bags)
         for at, result in enumerate(results):
             result.held = {source.name: [] for source in self.sources}
+            result.held_unclear = {source.name: [] for source in self.sources}
             if result.watermark is not None and result.watermark >= MAX_TIME:
                 continue
             for (_, stream), holders in places.items():
                 admitted = self.gates[at][stream].admitted
-                whole = merged([bags[at] for bags in holders], admitted)
+                whole, unclear = merged([bags[at] for bags in holders], admitted)
                 result.held[stream] += whole.elements()
+                result.held_unclear[stream] += unclear
 
     def _held_rows(self, origin: Origin, held: Frame) -> list[tuple[Value | EllipsisType, ...]]:
         schema = next(s.columns for s in self.sources if s.name == origin.stream)
@@ -272,28 +276,38 @@ def canonical(entries: Sequence[tuple[int, int, Row]]) -> list[tuple[int, int, R
     ]
 
 
-def merged(bags: Sequence[Bag], admitted: Sequence[StreamTuple]) -> Bag:
+def merged(
+    bags: Sequence[Bag], admitted: Sequence[StreamTuple]
+) -> tuple[Bag, list[tuple[tuple[int, Row], ...]]]:
     """The tuples of a leaf that are held; one that several operators hold is held once.
 
     Of some tuples only a few columns are held: those are found among the ones that another operator
-    holds in full, or else among all that were let in.
+    holds in full, or else among all that were let in. If several of these differ only in what is
+    not held, nobody can tell which it is: beside the tuples stands what each such row may be.
     """
     whole: Bag = Counter()
     for bag in bags:
         whole |= Counter({key: count for key, count in bag.items() if ... not in key[1]})
+    unclear: Counter[tuple[tuple[int, Row], ...]] = Counter()
     for bag in bags:
         if all(... not in row for _, row in bag):
             continue
         unused = Counter((t.ts, normal_row(t.row)) for t in admitted)
         found: Bag = Counter()
+        open_: Counter[tuple[tuple[int, Row], ...]] = Counter()
         for ts, row in bag.elements():
             fitting = [t for t in (*whole, *unused) if t[0] == ts and _fits(t[1], row)]
-            known = (t for t in fitting if found[t] < whole[t])
-            match = next(known, None) or next(t for t in fitting if unused[t])
+            known = next((t for t in fitting if found[t] < whole[t]), None)
+            possible = tuple(dict.fromkeys(t for t in fitting if unused[t]))
+            if known is None and len(possible) > 1:
+                open_[possible] += 1
+                continue
+            match = known or possible[0]
             found[match] += 1
             unused[match] -= 1
         whole |= found
-    return whole
+        unclear |= open_
+    return whole, list(unclear.elements())
 
 
 def _fits(full: Row, part: tuple[Value | EllipsisType, ...]) -> bool:
