@@ -37,6 +37,7 @@ from reference.oracle import Tuples
 from reference.query import Join, Project, Query, Select, Source, Union, Windowed, WindowJoin
 from reference.sql import python_rows
 from reference.streams import Stream, StreamTuple
+from reference.types import Row
 from reference.windows import Rows, Unbounded
 
 if TYPE_CHECKING:
@@ -177,13 +178,17 @@ class StreamRun:
                 for number, own in enumerate(self.arriving)
             ]
             time = self.schedule.watermarks[step] + self.schedule.delay
-            tuples.append({source.name: [StreamTuple(time, (None,) * len(source.columns))]})
+            tuples.append({source.name: [StreamTuple(time, self.filler(source))]})
             path = self.directory / source.name / f"{step:03}.parquet"
             hidden = path.with_name(f".{path.name}")
             pq.write_table(events_table(source, tuples), hidden)
             # Spark reads files in the order of their age.
             os.utime(hidden, (1_000_000 + step, 1_000_000 + step))
             hidden.rename(path)
+
+    def filler(self, source: Source) -> Row:
+        """The row of no case that makes the watermark."""
+        return (None,) * len(source.columns)
 
     def _moved(
         self, number: int, arriving: Sequence[Mapping[str, Any]], step: int, source: Source
