@@ -203,11 +203,11 @@ class StreamRun:
                 self._moved(number, own, step, source) for number, own in enumerate(self.arriving)
             ]
             time = self.schedule.watermarks[step] + self.schedule.delay
-            nothing = (None,) * len(source.columns)
             if self._waits_for_input and step == len(self.schedule.watermarks) - 2:
+                nothing = (None,) * len(source.columns)
                 # A tuple after everything, for each case: what it changes is left out.
                 moved = [[*own, StreamTuple(self.stretch.end, nothing)] for own in moved]
-            moved.append([StreamTuple(time, nothing)])
+            moved.append([StreamTuple(time, self.filler(source))])
             tuples: list[Tuples] = [{source.name: own} for own in moved]
             _place(self.directory / source.name, step, events_table(source, tuples))
             if self.punctuated:
@@ -227,6 +227,10 @@ class StreamRun:
         """The time of a promise; beyond all tuples, one is as good as another."""
         moved = self.stretch.there(time, self.schedule.origins[number])
         return max(min(moved, 2**62), -(2**62))
+
+    def filler(self, source: Source) -> Row:
+        """The row of no case that makes the watermark."""
+        return (None,) * len(source.columns)
 
     def _moved(
         self, number: int, arriving: Sequence[Mapping[str, Any]], step: int, source: Source

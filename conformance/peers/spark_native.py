@@ -12,9 +12,10 @@ millisecond, the finest grain of Spark's watermarks.
 
 from __future__ import annotations
 
+import datetime
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -27,9 +28,9 @@ from conformance.stretch import SCALE
 from reference.aggregates import Aggregate
 from reference.case import AppendRow, Case, Change
 from reference.clock import MAX_TIME
-from reference.query import GroupBy, Join, Project, Query, Select, Windowed, WindowJoin
+from reference.query import GroupBy, Join, Project, Query, Select, Source, Windowed, WindowJoin
 from reference.sql import python_rows
-from reference.types import Row
+from reference.types import Row, Value
 from reference.windows import Range, Unbounded
 
 if TYPE_CHECKING:
@@ -39,6 +40,16 @@ if TYPE_CHECKING:
 LONGEST = 16
 """The longest window to aggregate over, in ticks: every row is in as many windows."""
 EVENT_TIME = "tickproof_event_time"
+FILLERS: Mapping[str, Value] = {
+    "integer": 0,
+    "bigint": 0,
+    "double": 0.0,
+    "string": "",
+    "boolean": False,
+    "timestamp": 0,
+    "date": datetime.date(1970, 1, 1),
+}
+"""A value of each type that is claimed."""
 
 
 def beyond(query: Query, output: str) -> str | None:
@@ -117,12 +128,24 @@ class _NativeRun(StreamRun):
                 timed = self.frame(source).withColumn(EVENT_TIME, event_time(F.col(TIME)))
                 return timed.withWatermark(EVENT_TIME, delay_text(self.schedule.delay))
             case Select(below, predicate):
-                return self.plain(below).where(spark_expression(predicate, below))
+                kept = spark_expression(predicate, below) | self.is_filler()
+                return self.plain(below).where(kept)
             case Project(below, items):
                 made = [spark_expression(expr, below).alias(name) for name, expr in items]
-                kept = [F.col(f"`{name}`") for name in (SCOPE, TIME, EVENT_TIME)]
-                return self.plain(below).select(*made, *kept)
+                made += [F.col(f"`{name}`") for name in (SCOPE, TIME, EVENT_TIME)]
+                return self.plain(below).select(*made)
         raise TypeError(f"no plain rows: {query!r}")
+
+    def filler(self, source: Source) -> Row:
+        # Spark filters by conditions, and by "is not NULL" for keys, before it looks at the time
+        # of a row. The rows that make the watermark must get through.
+        return tuple(FILLERS[column.type.kind] for column in source.columns)
+
+    def is_filler(self) -> SparkColumn:
+        """Whether a row is of no case."""
+        from pyspark.sql import functions as F
+
+        return F.col(f"`{SCOPE}`") == F.lit(len(self.cases))
 
     def reports(self) -> list[list[StepReport]]:
         found: list[list[StepReport]] = [[] for _ in self.cases]
@@ -183,7 +206,9 @@ class _JoinedRun(_NativeRun):
         out = joined.select(
             *made, _side("l", SCOPE).alias(SCOPE), time.alias(TIME), second.alias("second")
         )
-        return out if query.theta is None else out.where(spark_expression(query.theta, query))
+        if query.theta is None:
+            return out
+        return out.where(spark_expression(query.theta, query) | self.is_filler())
 
     def parts(self) -> Sequence[Query]:
         if isinstance(self.query, WindowJoin):

@@ -131,7 +131,7 @@ def test_rows_that_cannot_be_told_apart_are_not_held_against_an_engine() -> None
     """Both rows of R may be the one that is held: only what the operator computed of it is."""
     s, r = Source("S", "k bigint").window(Range(10)), Source("R", "d bigint").window(Range(2))
     query = Minus(s, Project(r, (("k", Call("-", (Col("d"), lit(1)))),)))
-    case = parse_lanes("S: !1@0 ~0 | R: 2@0 3@0 ~0").case(query)
+    case = parse_lanes("S(k bigint): !1@0 ~0 | R(d bigint): 2@0 3@0 ~0").case(query)
     case = replace(case, steps=({"S": 2, "R": 3},))
     (run,) = InProcess().run([case])
     assert isinstance(run, Run)
