@@ -160,6 +160,10 @@ class Rule(ABC):
             for ts, row in view.snapshot.to_come(view.case, canonical=not append)
         )
 
+    def worth_asking(self, view: View, questions: Sequence[Question]) -> Sequence[Question]:
+        """Without those of which a quick look shows that the answer is no."""
+        return questions
+
     def prepare(self, view: View, questions: Iterable[Question]) -> None:  # noqa: B027
         """Do at once what all these questions need."""
 
