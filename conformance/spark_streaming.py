@@ -304,7 +304,7 @@ class _StreamRun:
         self, table: pa.Table
     ) -> tuple[Mapping[int, list[Change | AppendRow]], Mapping[int, list[tuple[str, Row]]]]:
         """By case, the rows, and the punctuations: a column, and a row that has its value."""
-        marks = [None] * table.num_rows
+        marks: list[list[str] | None] = [None] * table.num_rows
         if self.punctuated:
             marks = table.column(TOLD).to_pylist()
             table = table.drop_columns([TOLD])

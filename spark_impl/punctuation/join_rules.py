@@ -375,16 +375,21 @@ class JoinRule(AnyJoinRule):
     def together(self, parts: Sequence[_Part]) -> bool:
         return max(part.low for part in parts) < min(part.high for part in parts)
 
-    def worth_asking(self, view: View, questions: Sequence[Question]) -> Sequence[Question]:
+    def quick_look(
+        self, view: View, questions: Sequence[Question]
+    ) -> tuple[Sequence[Question], Sequence[Question]]:
         """Of a key of which something can come on both sides, there is more to come.
 
         So there is if one side is closed, but holds a row that a new one of the other can meet.
-        That is seen by the index, for all such keys at once.
+        That is seen by the index, for all such keys at once. If both sides are closed and nothing
+        waits, there is not.
         """
-        if self.theta is not None or len(self.taps) != 2 or len(self.on) != 1:
-            return questions
+        if self.theta is not None or len(self.taps) != 2 or len(self.on) != 1 or not self.exact:
+            return (), questions
         if None in self.indexes or any(tap.counts_rows or tap.pipe for tap in self.taps):
-            return questions
+            return (), questions
+        waiting = [self._waiting_by_key(view, n) for n in (0, 1)]
+        sure: list[Question] = []
         left: list[Question] = []
         lone: tuple[list[Question], list[Question]] = ([], [])
         for question in questions:
@@ -394,12 +399,13 @@ class JoinRule(AnyJoinRule):
                 continue
             shut = [view.closed_for(n, {self.shared[n][0]: value}) for n in (0, 1)]
             if all(shut):
-                left.append(question)
+                waits = any((normal(value),) in own for own in waiting)
+                (left if waits else sure).append(question)
             elif any(shut):
                 lone[shut.index(True)].append(question)
         for n, asked in enumerate(lone):
             left += self._met_by_nothing_held(view, n, asked)
-        return left
+        return sure, left
 
     def _met_by_nothing_held(
         self, view: View, n: int, questions: Sequence[Question]

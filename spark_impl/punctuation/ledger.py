@@ -19,7 +19,7 @@ from reference.streams import (
 )
 from reference.types import Row, Value, normal, sort_key
 from spark_impl.punctuation.closed import ClosedValues
-from spark_impl.punctuation.values import probes
+from spark_impl.punctuation.values import probes, value_key
 
 Fixed = Mapping[int, Value]
 """Values that some columns, by their places, must have."""
@@ -41,10 +41,6 @@ def named_column(promise: Punctuation) -> int | None:
         if isinstance(pattern, Constant | OneOf):
             return at
     return None
-
-
-def _key(value: Value) -> object:
-    return sort_key((normal(value),))
 
 
 class PromiseIndex:
@@ -70,14 +66,14 @@ class PromiseIndex:
             return
         own = self.by_column.setdefault(at, {})
         self.naming.setdefault(at, []).append(promise)
-        for key in {_key(value) for value in pattern_values(promise.patterns[at])}:
+        for key in {value_key(value) for value in pattern_values(promise.patterns[at])}:
             own.setdefault(key, []).append(promise)
 
     def about(self, row: Row) -> Iterator[Punctuation]:
         """The promises that can be about a row."""
         yield from self.others
         for at, own in self.by_column.items():
-            yield from own.get(_key(row[at]), ())
+            yield from own.get(value_key(row[at]), ())
         for at, closed in self.closed.items():
             if row[at] in closed:
                 yield self.closing(at, Constant(row[at]))
@@ -126,7 +122,7 @@ class Ledger:
         index = self.index
         found = list(index.others)
         for at, own in index.by_column.items():
-            found += own.get(_key(fixed[at]), ()) if at in fixed else index.naming[at]
+            found += own.get(value_key(fixed[at]), ()) if at in fixed else index.naming[at]
         for at, closed in index.closed.items():
             if at not in fixed:
                 found += [index.closing(at, pattern) for pattern in closed.patterns()]

@@ -91,14 +91,15 @@ class Punctuator:
                 continue
             quiet = Quiet(self.taps, snapshot, case, own.ledgers)
             view = None
+            sure: Sequence[Question] = ()
             asked: Sequence[Question] = own.questions.open()
             if self.rule is not None:
                 view = View(self.rule, snapshot, case, own.ledgers, instant_of(own.watermark))
                 view.was_closed = own.questions.is_answered
                 view.watch = own.watch
-                asked = self.rule.worth_asking(view, asked)
+                sure, asked = self.rule.quick_look(view, asked)
                 self.rule.prepare(view, asked)
-            closed[case] = [q for q in asked if self._is_closed(q, view, quiet)]
+            closed[case] = [*sure, *(q for q in asked if self._is_closed(q, view, quiet))]
             if view is not None:
                 view.closing = frozenset(closed[case])
             drops += self._surplus(view, quiet)

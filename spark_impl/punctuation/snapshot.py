@@ -118,7 +118,7 @@ class Snapshot:
         case: int,
         wanted: Sequence[Row],
     ) -> list[int]:
-        """For each key the latest end of the rows of a case that have it; MIN_TIME if there is none.
+        """For each key the latest end of the rows of a case that have it; MIN_TIME if none has.
 
         Keys are told apart by their hashes alone.
         """

@@ -233,7 +233,8 @@ def _stage(
     inputs: list[Input] = []
     sent: list[tuple[Branch, Sequence[int] | None, Fields]] = []
     punctuated = any(side.punctuated for side in sides)
-    key, asks = None, ()
+    key: int | None = None
+    asks: tuple[int, ...] = ()
     if punctuated:
         key, asks = dividing_key(query, keys, _promised(sides, layout))
         if key is not None:

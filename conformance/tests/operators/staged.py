@@ -7,6 +7,7 @@ conditions and computed columns can be run, because those are Spark's to compute
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,6 +44,7 @@ from reference.query import (
     walk,
 )
 from reference.windows import Range, Rows, Unbounded, Window
+from spark_impl.lifetimes import Fields, layout_leaves, part_places, part_types, shared_layout
 from spark_impl.sparktypes import arrow_type, spark_type
 from spark_impl.stage import plain_column
 from spark_impl.streaming import flow, memory
@@ -56,6 +58,8 @@ from spark_impl.streaming.spreading import Spreader, write_promises
 from spark_impl.streaming.stageplan import Input, StageSpec
 from spark_impl.streaming.trace import read_trace
 from spark_impl.streaming.wire import Packer, Unpacker
+
+_names: Iterator[int] = itertools.count()
 
 
 def can_run(query: Query) -> bool:
@@ -156,7 +160,7 @@ class _Stage:
 
     spec: StageSpec
     inputs: list[_Input | _Gate]
-    fields: flow.Fields
+    fields: Fields
     trace: str
     name: str = field(default_factory=lambda: f"stage{next(_names)}")
     disk: Disk = field(default_factory=Disk)
@@ -168,7 +172,7 @@ class _Stage:
                 inbox.setdefault(label, []).extend(packed)
         processor = StageProcessor(self.spec, self.name, self.trace)
         out, self.disk = _worked(processor, self.disk, inbox, batch.watermark, self.spec.buckets)
-        types = flow.part_types(self.fields)
+        types = part_types(self.fields)
         unpacker = Unpacker(tuple(map(arrow_type, types)), True, self.spec.punctuated)
         blobs = pa.record_batch([pa.array([row.rows for row in out], pa.binary())], ["rows"])
         made = list(unpacker(iter([blobs])))
@@ -214,9 +218,6 @@ class _Batch:
     watermark: int
     tuples: dict[str, pa.Table]
     promises: dict[str, list[Any]]
-
-
-_names = iter(range(1_000_000_000))
 
 
 def _inbox(messages: Iterator[pa.RecordBatch]) -> dict[int, list[Packed]]:
@@ -280,12 +281,12 @@ class _StagedRun(_StreamRun):
             df: Any,
             own: Input,
             keys: Sequence[int] | None,
-            fields: flow.Fields,
+            fields: Fields,
             scoped: bool,
         ) -> Any:
             return _Input(flow.packer_of(wiring, number, own, keys, scoped), own, df)
 
-        def run(wiring: Wiring, spec: StageSpec, sent: Any, fields: flow.Fields) -> _Stage:
+        def run(wiring: Wiring, spec: StageSpec, sent: Any, fields: Fields) -> _Stage:
             return _Stage(spec, _listed(sent), fields, str(self.directory / "trace"))
 
         class Frames:
@@ -318,7 +319,7 @@ class _StagedRun(_StreamRun):
                     for (name, _), place in zip(items, places, strict=True)
                 )
                 change = _projection(places)
-                return child.changed(change, fields, True, places)  # type: ignore[arg-type]
+                return child.changed(change, fields, True, places)
             case Union(left, right):
                 return self._union(self._flow(left), self._flow(right))
             case Intersect(left, right):
@@ -336,7 +337,7 @@ class _StagedRun(_StreamRun):
                 wanted = [at for at, name in enumerate(own.names) if name in used]
                 if wanted:
                     fields = tuple(own.fields[at] for at in wanted)
-                    own = own.changed(_projection(tuple(wanted)), fields, moves=wanted)  # type: ignore[arg-type]
+                    own = own.changed(_projection(tuple(wanted)), fields, moves=wanted)
                 return flow.group_by(own, keys, aggregates, ())
             case Join(inputs, on, _):
                 made = self._flow(inputs[0])
@@ -372,14 +373,14 @@ class _StagedRun(_StreamRun):
             own = replace(own, speaking=speaking)
         made = replace(made, branches=(own,), streams=(own,))
         if isinstance(window, Rows):
-            layout = flow.shared_layout([made])
-            keys = flow.part_places(made, window.partition_by)
-            ties = flow.part_places(made, window.order_by)
+            layout = shared_layout([made])
+            keys = part_places(made, window.partition_by)
+            ties = part_places(made, window.order_by)
             by_place = Rows(
                 window.count, tuple(f"c{at}" for at in keys), tuple(f"c{at}" for at in ties)
             )
             placed = replace(made, branches=(replace(own, window=by_place),))
-            query = flow.layout_leaves(layout)[0]
+            query = layout_leaves(layout)[0]
             return flow._stage([placed], layout, query, [keys], fields, "rows window")
         return made
 

@@ -22,7 +22,7 @@ from reference import Range, Rows, Source, Unbounded, columns, count
 from reference.case import Case
 from reference.clock import MIN_TIME
 from reference.query import Join, Query, Union
-from reference.streams import Between, Constant, Nothing, OneOf, Punctuation, Wildcard
+from reference.streams import Between, Constant, Nothing, OneOf, Pattern, Punctuation, Wildcard
 from spark_impl.frame import Frame, delta_frame
 from spark_impl.punctuation.evidence import Evidence
 from spark_impl.punctuation.promised import Promised
@@ -90,7 +90,7 @@ def test_queries_with_promises_conform(name: str) -> None:
 @pytest.mark.parametrize("name", ["join", "minus", "group by"])
 def test_buckets_pass_on_promises_about_their_own_values(name: str) -> None:
     query = QUERIES[name]
-    assert insight(query, 3).columns == {"k"}
+    assert insight(query, 3).columns == frozenset({"k"})
     seen = judged(cases_of(query, 16, restarts=False), buckets=3)
     assert seen["due"]
 
@@ -133,7 +133,7 @@ def test_evidence_survives_in_writing() -> None:
 
 
 def hearing(spreader: Spreader, promise: Punctuation) -> int:
-    return spreader.sent([(0, promise)]).num_rows
+    return len(spreader.sent([(0, promise)]).column(0))
 
 
 def test_a_promise_goes_where_its_values_are() -> None:
@@ -171,7 +171,13 @@ def test_patterns_are_read_as_they_are_written() -> None:
     )
     (made,) = PromiseWriter(K, (0,), scoped=False)(iter([batch]))
     read = [promise for _, promise in read_promises(made.column("rows")[0].as_py(), K)]
-    patterns = [Wildcard(), Constant(7), OneOf((7, None)), Between(3, None), Nothing()]
+    patterns: list[Pattern] = [
+        Wildcard(),
+        Constant(7),
+        OneOf((7, None)),
+        Between(3, None),
+        Nothing(),
+    ]
     assert read == [Punctuation(ts, (p,)) for ts, p in enumerate(patterns, start=1)]
 
 
