@@ -144,7 +144,12 @@ class Ledger:
         bound = min((p.ts for p in about if self._is_about_all(p, fixed)), default=MAX_TIME)
         if bound < self.first:
             return None
-        return max((until for _, until in self._rows(about, fixed, {}, 1)), default=None)
+        best: int | None = None
+        for _, until in self._rows(about, fixed, {}, 1):
+            best = until if best is None else max(best, until)
+            if best >= MAX_TIME:
+                break  # Nothing can be later, and there may be very many rows.
+        return best
 
     def is_unselective(self, fixed: Fixed) -> bool:
         """Whether the promises treat all rows with these values alike."""
@@ -166,7 +171,7 @@ class Ledger:
         and `named` mention, and `depth` values from each gap. Of a column that nothing mentions one
         value is enough.
         """
-        return self._rows(self.about(fixed), fixed, named, depth)
+        return list(self._rows(self.about(fixed), fixed, named, depth))
 
     def _rows(
         self,
@@ -174,7 +179,7 @@ class Ledger:
         fixed: Fixed,
         named: Mapping[int, Iterable[Value]],
         depth: int,
-    ) -> list[tuple[Row, int]]:
+    ) -> Iterator[tuple[Row, int]]:
         choices: list[Sequence[Value]] = []
         for at, column in enumerate(self.columns):
             mentioned = [v for p in about for v in pattern_values(p.patterns[at])]
@@ -184,9 +189,7 @@ class Ledger:
                 choices.append(probes(column.type, [*mentioned, *named.get(at, ())], depth))
             else:
                 choices.append([None])
-        found = []
         for row in itertools.product(*choices):
             until = min((p.ts for p in about if p.matches(row)), default=MAX_TIME)
             if self.first <= until:
-                found.append((row, until))
-        return found
+                yield row, until
