@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from reference.streams import Between, Column, Constant, Pattern
-from reference.types import Value, normal, sort_key
+from reference.types import Value, normal
+from spark_impl.punctuation.values import value_key
 
 
 class ClosedValues:
@@ -40,7 +41,7 @@ class ClosedValues:
     def __contains__(self, value: Value) -> bool:
         number = self._number(value)
         if number is None:
-            return _key(value) in self._others
+            return value_key(value) in self._others
         at = bisect_right(self._lows, number) - 1
         return at >= 0 and number <= self._highs[at]
 
@@ -48,7 +49,7 @@ class ClosedValues:
         """Close one more value."""
         number = self._number(value)
         if number is None:
-            self._others[_key(value)] = normal(value)
+            self._others[value_key(value)] = normal(value)
         elif value not in self:
             self._insert(number, number)
 
@@ -104,7 +105,3 @@ class ClosedValues:
         for value in map(column.type.from_json, others):
             made.add(value)
         return made
-
-
-def _key(value: Value) -> object:
-    return sort_key((normal(value),))

@@ -205,7 +205,9 @@ class IntersectRule(SetRule):
             for held in (*self.held(view, n), *view.waiting(n))
             if matches(held.row, own)
         }
-        rows |= {coming.row for coming in view.coming(0, own)}
+        if view.coming(1, own):
+            # Else a row of which there is no copy yet stays without a mate.
+            rows |= {coming.row for coming in view.coming(0, own)}
         return any(self._can_rise(view, row) for row in rows)
 
     def _can_rise(self, view: View, row: Row) -> bool:

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from reference.streams import Column, Constant, Nothing, OneOf, Punctuation, pattern_values
-from reference.types import Row, Value, normal, normal_row, sort_key
+from reference.types import Row, normal_row
 from spark_impl.punctuation.book import PromiseBook
 from spark_impl.punctuation.ledger import named_column
+from spark_impl.punctuation.values import value_key
 from spark_impl.punctuation.written import row_from_json, row_to_json
 
 
@@ -54,7 +55,7 @@ class Evidence:
         self.latest[row] = ts
         if known is None:
             for at, own in self._by_value.items():
-                own.setdefault(_key(row[at]), []).append(row)
+                own.setdefault(value_key(row[at]), []).append(row)
 
     def hear(self, promise: Punctuation) -> bool:
         """Whether a promise holds so far; if not, it is ignored."""
@@ -81,7 +82,7 @@ class Evidence:
     def forget(self, watermark: int | None) -> None:
         """Let go of the tuples of values that are closed for good, if there are many."""
         for at, value in self.book.compact(watermark):
-            for row in self._with(at).pop(_key(value), ()):
+            for row in self._with(at).pop(value_key(value), ()):
                 last = self.latest.pop(row, None)
                 if last is not None:
                     self.forgotten[at] = max(last, self.forgotten.get(at, last))
@@ -91,7 +92,7 @@ class Evidence:
         if at not in self._by_value:
             own = self._by_value[at] = {}
             for row in self.latest:
-                own.setdefault(_key(row[at]), []).append(row)
+                own.setdefault(value_key(row[at]), []).append(row)
         return self._by_value[at]
 
     def _matching(self, promise: Punctuation) -> Iterator[Row]:
@@ -99,7 +100,7 @@ class Evidence:
         rows: Iterable[Row] = self.latest
         if at is not None:
             found = self._with(at)
-            named = {_key(value) for value in pattern_values(promise.patterns[at])}
+            named = {value_key(value) for value in pattern_values(promise.patterns[at])}
             rows = [row for key in named for row in found.get(key, ()) if row in self.latest]
         return (row for row in rows if promise.matches(row))
 
@@ -120,7 +121,3 @@ class Evidence:
         made.book = PromiseBook.from_json(raw["promises"], columns)
         made.forgotten = dict(raw["forgotten"])
         return made
-
-
-def _key(value: Value) -> object:
-    return sort_key((normal(value),))

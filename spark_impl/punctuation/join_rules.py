@@ -302,16 +302,19 @@ class AnyJoinRule(Rule):
         The latter have a key that all other inputs are closed for, and nothing more to tell.
         """
         counted = any(tap.counts_rows for tap in self.taps)
-        keys = self._keys_to_look_at(view)
-        self.look_up(view, keys)
-        for key in keys:
+        candidates: list[tuple[Row, list[bool], bool]] = []
+        for key in self._keys_to_look_at(view):
             values = list(zip(self.on, key, strict=True))
             if not counted and any(view.was_closed(*value) for value in values):
                 continue  # Nothing of it is held, and nothing of it is let in.
-            rows = [self.of_key(view, n, key) for n in range(len(self.taps))]
             fixed = [dict(zip(own, key, strict=True)) for own in self.shared]
             shut = [view.closed_for(n, own) for n, own in enumerate(fixed)]
             over = not counted and any(value in view.closing for value in values)
+            if over or sum(shut) >= len(shut) - 1:
+                candidates.append((key, shut, over))
+        self.look_up(view, [key for key, _, _ in candidates])
+        for key, shut, over in candidates:
+            rows = [self.of_key(view, n, key) for n in range(len(self.taps))]
             lingers = False
             for n, own in enumerate(rows):
                 if not over and not all(shut[:n] + shut[n + 1 :]):
@@ -371,6 +374,51 @@ class JoinRule(AnyJoinRule):
 
     def together(self, parts: Sequence[_Part]) -> bool:
         return max(part.low for part in parts) < min(part.high for part in parts)
+
+    def quick_look(
+        self, view: View, questions: Sequence[Question]
+    ) -> tuple[Sequence[Question], Sequence[Question]]:
+        """Of a key of which something can come on both sides, there is more to come.
+
+        So there is if one side is closed, but holds a row that a new one of the other can meet.
+        That is seen by the index, for all such keys at once. If both sides are closed and nothing
+        waits, there is not.
+        """
+        if self.theta is not None or len(self.taps) != 2 or len(self.on) != 1 or not self.exact:
+            return (), questions
+        if None in self.indexes or any(tap.counts_rows or tap.pipe for tap in self.taps):
+            return (), questions
+        waiting = [self._waiting_by_key(view, n) for n in (0, 1)]
+        sure: list[Question] = []
+        left: list[Question] = []
+        lone: tuple[list[Question], list[Question]] = ([], [])
+        for question in questions:
+            name, value = question
+            if name != self.on[0] or value is None:
+                left.append(question)
+                continue
+            shut = [view.closed_for(n, {self.shared[n][0]: value}) for n in (0, 1)]
+            if all(shut):
+                waits = any((normal(value),) in own for own in waiting)
+                (left if waits else sure).append(question)
+            elif any(shut):
+                lone[shut.index(True)].append(question)
+        for n, asked in enumerate(lone):
+            left += self._met_by_nothing_held(view, n, asked)
+        return sure, left
+
+    def _met_by_nothing_held(
+        self, view: View, n: int, questions: Sequence[Question]
+    ) -> list[Question]:
+        """The questions about keys of which input n holds no row that lives on."""
+        index = self.indexes[n]
+        if not questions or index is None:
+            return list(questions)
+        schema = self.plan.nodes[self.tops[n]].operator.schema
+        keys = [(normal(value),) for _, value in questions]
+        ends = view.snapshot.ends(*self.stores[n], schema, index, view.case, keys)
+        until = view.first(1 - n)
+        return [q for q, end in zip(questions, ends, strict=True) if end <= until]
 
     def to_tell(self, view: View, parts: Sequence[Held]) -> bool:
         start, end = max(held.start for held in parts), min(held.end for held in parts)

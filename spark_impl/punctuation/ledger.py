@@ -19,7 +19,7 @@ from reference.streams import (
 )
 from reference.types import Row, Value, normal, sort_key
 from spark_impl.punctuation.closed import ClosedValues
-from spark_impl.punctuation.values import probes
+from spark_impl.punctuation.values import probes, value_key
 
 Fixed = Mapping[int, Value]
 """Values that some columns, by their places, must have."""
@@ -41,10 +41,6 @@ def named_column(promise: Punctuation) -> int | None:
         if isinstance(pattern, Constant | OneOf):
             return at
     return None
-
-
-def _key(value: Value) -> object:
-    return sort_key((normal(value),))
 
 
 class PromiseIndex:
@@ -70,14 +66,14 @@ class PromiseIndex:
             return
         own = self.by_column.setdefault(at, {})
         self.naming.setdefault(at, []).append(promise)
-        for key in {_key(value) for value in pattern_values(promise.patterns[at])}:
+        for key in {value_key(value) for value in pattern_values(promise.patterns[at])}:
             own.setdefault(key, []).append(promise)
 
     def about(self, row: Row) -> Iterator[Punctuation]:
         """The promises that can be about a row."""
         yield from self.others
         for at, own in self.by_column.items():
-            yield from own.get(_key(row[at]), ())
+            yield from own.get(value_key(row[at]), ())
         for at, closed in self.closed.items():
             if row[at] in closed:
                 yield self.closing(at, Constant(row[at]))
@@ -126,7 +122,7 @@ class Ledger:
         index = self.index
         found = list(index.others)
         for at, own in index.by_column.items():
-            found += own.get(_key(fixed[at]), ()) if at in fixed else index.naming[at]
+            found += own.get(value_key(fixed[at]), ()) if at in fixed else index.naming[at]
         for at, closed in index.closed.items():
             if at not in fixed:
                 found += [index.closing(at, pattern) for pattern in closed.patterns()]
@@ -148,7 +144,12 @@ class Ledger:
         bound = min((p.ts for p in about if self._is_about_all(p, fixed)), default=MAX_TIME)
         if bound < self.first:
             return None
-        return max((until for _, until in self._rows(about, fixed, {}, 1)), default=None)
+        best: int | None = None
+        for _, until in self._rows(about, fixed, {}, 1):
+            best = until if best is None else max(best, until)
+            if best >= MAX_TIME:
+                break  # Nothing can be later, and there may be very many rows.
+        return best
 
     def is_unselective(self, fixed: Fixed) -> bool:
         """Whether the promises treat all rows with these values alike."""
@@ -170,7 +171,7 @@ class Ledger:
         and `named` mention, and `depth` values from each gap. Of a column that nothing mentions one
         value is enough.
         """
-        return self._rows(self.about(fixed), fixed, named, depth)
+        return list(self._rows(self.about(fixed), fixed, named, depth))
 
     def _rows(
         self,
@@ -178,7 +179,7 @@ class Ledger:
         fixed: Fixed,
         named: Mapping[int, Iterable[Value]],
         depth: int,
-    ) -> list[tuple[Row, int]]:
+    ) -> Iterator[tuple[Row, int]]:
         choices: list[Sequence[Value]] = []
         for at, column in enumerate(self.columns):
             mentioned = [v for p in about for v in pattern_values(p.patterns[at])]
@@ -188,9 +189,7 @@ class Ledger:
                 choices.append(probes(column.type, [*mentioned, *named.get(at, ())], depth))
             else:
                 choices.append([None])
-        found = []
         for row in itertools.product(*choices):
             until = min((p.ts for p in about if p.matches(row)), default=MAX_TIME)
             if self.first <= until:
-                found.append((row, until))
-        return found
+                yield row, until

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from reference.streams import Column, Punctuation, Wildcard
-from reference.types import Row, Value, normal, sort_key
+from reference.types import Row, Value
+from spark_impl.punctuation.values import value_key
 
 
 @dataclass(frozen=True)
@@ -65,11 +66,7 @@ class Promised:
         found: dict[int, Value] = {}
         for at, value in fixed.items():
             place = self.seen_at[at]
-            if place in found and _key(found[place]) != _key(value):
+            if place in found and value_key(found[place]) != value_key(value):
                 return None
             found[place] = value
         return found
-
-
-def _key(value: Value) -> object:
-    return sort_key((normal(value),))

@@ -91,12 +91,15 @@ class Punctuator:
                 continue
             quiet = Quiet(self.taps, snapshot, case, own.ledgers)
             view = None
+            sure: Sequence[Question] = ()
+            asked: Sequence[Question] = own.questions.open()
             if self.rule is not None:
                 view = View(self.rule, snapshot, case, own.ledgers, instant_of(own.watermark))
                 view.was_closed = own.questions.is_answered
                 view.watch = own.watch
-                self.rule.prepare(view, own.questions.open())
-            closed[case] = [q for q in own.questions.open() if self._is_closed(q, view, quiet)]
+                sure, asked = self.rule.quick_look(view, asked)
+                self.rule.prepare(view, asked)
+            closed[case] = [*sure, *(q for q in asked if self._is_closed(q, view, quiet))]
             if view is not None:
                 view.closing = frozenset(closed[case])
             drops += self._surplus(view, quiet)

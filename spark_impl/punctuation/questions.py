@@ -35,8 +35,9 @@ from reference.streams import (
     Wildcard,
     pattern_values,
 )
-from reference.types import Value, normal, sort_key
+from reference.types import Value, normal
 from spark_impl.punctuation.closed import ClosedValues
+from spark_impl.punctuation.values import value_key
 
 Origins = frozenset[tuple[str, int]]
 """Columns of streams, by name and place."""
@@ -113,7 +114,7 @@ class _Asked:
         """What was answered with yes. Of such a value nothing else need be known."""
 
     def see(self, value: Value) -> None:
-        key = _key(value)
+        key = value_key(value)
         if key in self.seen or value in self.done:
             return
         self.seen[key] = normal(value)
@@ -131,13 +132,9 @@ class _Asked:
                     self._ask(value)
 
     def _ask(self, value: Value) -> None:
-        key = _key(value)
+        key = value_key(value)
         if key not in self.open and value not in self.done and self.mine(value):
             self.open[key] = normal(value)
-
-
-def _key(value: Value) -> object:
-    return sort_key((normal(value),))
 
 
 class Questions:
@@ -209,7 +206,7 @@ class Questions:
             own.open.clear()
             for values, place in zip(known, (own.seen, own.open), strict=True):
                 for value in map(own.column.type.from_json, values):
-                    place[_key(value)] = normal(value)
+                    place[value_key(value)] = normal(value)
 
     def __bool__(self) -> bool:
         return any(own.open for own, _ in self._asked)
@@ -231,8 +228,8 @@ class Questions:
         name, value = question
         for own, _ in self._asked:
             if own.column.name == name:
-                own.done.add(own.open.pop(_key(value)))
-                own.seen.pop(_key(value), None)
+                own.done.add(own.open.pop(value_key(value)))
+                own.seen.pop(value_key(value), None)
 
     def to_bytes(self) -> bytes:
         """What must survive a restart, beside what the gates remember."""

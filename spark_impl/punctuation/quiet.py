@@ -7,7 +7,7 @@ one operator would have to be looked at together, it says no.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from reference.clock import NEVER
 from reference.expressions import Col
-from reference.types import Value
+from reference.types import Value, normal_row
 from spark_impl.convert import cases_of, python_rows
 from spark_impl.encode import hash_columns
 from spark_impl.frame import Ints
@@ -128,10 +128,26 @@ class Quiet:
         inputs = self.snapshot.plan.nodes[number].inputs
         parts = list(self.of_parts(combination, keys, len(inputs), fixed))
         silent = [self.quiet(below, own) for below, own in zip(inputs, parts, strict=True)]
+        assert isinstance(keys, list | tuple)
         return all(silent) or any(
-            is_silent and not self._holds_below(number, piece, below, own)
-            for is_silent, piece, below, own in zip(silent, pieces, inputs, parts, strict=True)
+            is_silent and not self._holds_part(number, piece, below, own, key)
+            for is_silent, piece, below, own, key in zip(
+                silent, pieces, inputs, parts, keys, strict=True
+            )
         )
+
+    def _holds_part(
+        self, number: int, piece: str, below: int, own: Fixed, keys: Sequence[int]
+    ) -> bool:
+        """Whether a join holds a row with these values; by its index, if they are a whole key."""
+        lead = self.snapshot.plan.lead
+        places = [at - lead for at in keys[lead:]]
+        if not places or set(own) != set(places) or None in own.values():
+            return self._holds_below(number, piece, below, own)
+        schema = self.snapshot.plan.nodes[below].operator.schema
+        key = normal_row([own[at] for at in places])
+        found = self.snapshot.look_up(number, piece, schema, keys, self.case, [key])
+        return bool(found[key])
 
     def of_parts(
         self, combination: Combination, keys: object, count: int, fixed: Fixed

@@ -160,6 +160,12 @@ class Rule(ABC):
             for ts, row in view.snapshot.to_come(view.case, canonical=not append)
         )
 
+    def quick_look(
+        self, view: View, questions: Sequence[Question]
+    ) -> tuple[Sequence[Question], Sequence[Question]]:
+        """Those of which a quick look shows that the answer is yes, and those to look into."""
+        return (), questions
+
     def prepare(self, view: View, questions: Iterable[Question]) -> None:  # noqa: B027
         """Do at once what all these questions need."""
 

@@ -91,11 +91,7 @@ class Snapshot:
     ) -> dict[Row, list[Held]]:
         """The rows of a case with these keys, found by the store's index, all in one go."""
         lead = self.plan.lead
-        values = [*[[case] * len(wanted)] * lead, *zip(*wanted, strict=True)]
-        columns = [
-            pa.array(own, schema[at].type.arrow) for own, at in zip(values, keys, strict=True)
-        ]
-        hashes = hash_columns(columns, seed_of(self.state[node]), len(wanted))
+        hashes = self._hashes(node, schema, keys, case, wanted)
         found = self.store(node, piece).find(sorted_distinct(hashes))
         places = [_place(number, own) for number, own in enumerate(found.places)]
         made = zip(
@@ -112,6 +108,41 @@ class Snapshot:
             if own == case and key in rows:
                 rows[key].append(Held(row, start, end, -1, place))
         return rows
+
+    def ends(
+        self,
+        node: int,
+        piece: str,
+        schema: tuple[Column, ...],
+        keys: Sequence[int],
+        case: int,
+        wanted: Sequence[Row],
+    ) -> list[int]:
+        """For each key the latest end of the rows of a case that have it; MIN_TIME if none has.
+
+        Keys are told apart by their hashes alone.
+        """
+        hashes = self._hashes(node, schema, keys, case, wanted)
+        asked, place = np.unique(hashes, return_inverse=True)
+        found = self.store(node, piece).find(asked)
+        latest = np.full(len(asked), MIN_TIME, np.int64)
+        np.maximum.at(latest, found.question, found.rows["ets"])
+        ends: list[int] = latest[place].tolist()
+        return ends
+
+    def _hashes(
+        self,
+        node: int,
+        schema: tuple[Column, ...],
+        keys: Sequence[int],
+        case: int,
+        wanted: Collection[Row],
+    ) -> Ints:
+        values = [*[[case] * len(wanted)] * self.plan.lead, *zip(*wanted, strict=True)]
+        columns = [
+            pa.array(own, schema[at].type.arrow) for own, at in zip(values, keys, strict=True)
+        ]
+        return hash_columns(columns, seed_of(self.state[node]), len(wanted))
 
     def stored(self, node: int, piece: str, schema: tuple[Column, ...], case: int) -> list[Held]:
         """The rows of a case in a store, with `ts` and `ets` if they have them."""

@@ -10,6 +10,16 @@ from collections.abc import Iterable
 from reference.types import Type, Value, normal, sort_key
 
 _WIDE = decimal.Context(prec=80)
+_NAN = object()
+
+
+def value_key(value: Value) -> object:
+    """What equal values of a column have in common, to find them by; NULL is one, and so is NaN.
+
+    >>> value_key(float("nan")) is value_key(float("nan")), value_key(-0.0) == value_key(0.0)
+    (True, True)
+    """
+    return value if value == value else _NAN
 
 
 def probes(type_: Type, marks: Iterable[Value], depth: int = 1) -> list[Value]:

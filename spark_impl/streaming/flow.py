@@ -243,7 +243,7 @@ def stage(
     sent: list[tuple[Branch, Sequence[int] | None, Fields]] = []
     punctuated = any(side.punctuated for side in sides)
     key: int | None = None
-    asks: tuple[int, ...] | None = ()
+    asks: tuple[int, ...] = ()
     if punctuated:
         if algorithm is not None:
             raise QueryError(

@@ -22,7 +22,7 @@ import pyarrow as pa
 from reference.clock import MAX_TIME
 from reference.streams import Punctuation
 from reference.types import Row, Value
-from spark_impl.convert import python_values
+from spark_impl.convert import cases_of, python_values
 from spark_impl.encode import HashCollision, Identity, hash_columns, identify
 from spark_impl.frame import Bools, Frame, Ints, concat, int_view
 from spark_impl.plan import PlanState
@@ -156,8 +156,10 @@ class Keeper:
         self, state: PlanState, rows: Frame, watermark: int | None
     ) -> tuple[PlanState, Frame]:
         """After the operators: the state that is left, and what goes out."""
-        if self.spec.output == "changelog":
-            rows = canonical(rows)
+        if self.spec.output == "changelog" and len(rows):
+            again = self._told_before(rows)
+            if bool(again.any()):
+                rows = concat([rows.where(~again), canonical(rows.where(again))])
         rows = rows.with_numbers(at=np.full(len(rows), -1, np.int64))
         if self.is_blank:
             return state, rows
@@ -168,6 +170,27 @@ class Keeper:
         told = self.told(closed, 0 if watermark is None else watermark)
         names = tuple(told.numbers)
         return state, concat([rows.only_numbers(*names), told]) if len(rows) else told
+
+    def _told_before(self, rows: Frame) -> Bools:
+        """The rows that have a value of which it was told that no more come."""
+        found = np.zeros(len(rows), np.bool_)
+        if not any(book.questions.any_answered() for book in self.books.values()):
+            return found
+        for at, column in enumerate(self.stage.plan.query.columns):
+            if not self.stage.traced[at]:
+                continue
+            own = rows.columns[self.lead + at]
+            identity = _identified([*rows.columns[: self.lead], own], len(rows))
+            picked = rows.take(identity.first)
+            values = python_values(picked.columns[self.lead + at], column)
+            told = np.zeros(identity.count, np.bool_)
+            for n, (case, value) in enumerate(
+                zip(cases_of(picked, self.lead), values, strict=True)
+            ):
+                book = self.books.get(case)
+                told[n] = book is not None and book.questions.is_answered(column.name, value)
+            found |= told[identity.ids]
+        return found
 
     def _take(self, number: int, rows: Frame) -> tuple[Frame, int]:
         """The rows of an input that break no promise, as the operators see them.

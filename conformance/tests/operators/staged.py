@@ -7,6 +7,7 @@ conditions and computed columns can be run, because those are Spark's to compute
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,6 +58,8 @@ from spark_impl.streaming.spreading import Spreader, write_promises
 from spark_impl.streaming.stageplan import Input, StageSpec
 from spark_impl.streaming.trace import read_trace
 from spark_impl.streaming.wire import Packer, Unpacker
+
+_names: Iterator[int] = itertools.count()
 
 
 def can_run(query: Query) -> bool:
@@ -215,9 +218,6 @@ class _Batch:
     watermark: int
     tuples: dict[str, pa.Table]
     promises: dict[str, list[Any]]
-
-
-_names: Iterator[int] = iter(range(1_000_000_000))
 
 
 def _inbox(messages: Iterator[pa.RecordBatch]) -> dict[int, list[Packed]]:

@@ -133,7 +133,7 @@ def test_evidence_survives_in_writing() -> None:
 
 
 def hearing(spreader: Spreader, promise: Punctuation) -> int:
-    return int(spreader.sent([(0, promise)]).num_rows)
+    return len(spreader.sent([(0, promise)]).column(0))
 
 
 def test_a_promise_goes_where_its_values_are() -> None:
