@@ -109,7 +109,7 @@ class Generator:
         # Whole rounds, so that each operator is on top equally often at each depth.
         share = -(-plan.cases // (plan.per_query * plan.depth * len(operators))) * len(operators)
         # An engine that takes long to start gets fewer queries: each operator once, at some depth.
-        is_short = self.claims.cases_per_query is not None
+        is_short = self.claims.cases_per_query is not None and len(operators) > plan.depth
         is_short = is_short and plan.cases <= plan.per_query * len(operators)
         made: list[Query] = []
         for depth in range(1, plan.depth + 1):
