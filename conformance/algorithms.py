@@ -133,7 +133,7 @@ class AlgorithmClaims(Claims):
 
     use: Use | None = None
 
-    def query_refusal(self, query: Query) -> str | None:
+    def _listed_refusal(self, query: Query) -> str | None:
         assert self.use is not None
         for node in walk(query):
             if node.op not in (*self.operators, *PLAIN):

@@ -1,4 +1,4 @@
-"""The streaming operators conform: final, prompt, punctual, lean and durable."""
+"""The streaming operators conform: final, prompt, lean and durable."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from reference.case import Case
 from reference.clock import MAX_TIME, NEVER
 from reference.query import Distinct, GroupBy, Minus, Query, Source, Union, count
 from reference.streams import Punctuation, StreamTuple
-from reference.windows import Range, Rows, Unbounded
+from reference.windows import Range, Rows, Unbounded, Window
 
 LEVELS = ("final", "prompt", "lean", "durable")
 LEVELS_WITH_PROMISES = (*LEVELS, "punctual")
@@ -88,11 +88,26 @@ def test_a_restart_after_every_step_changes_nothing(adapter: SparkStreaming) -> 
 @spark
 @group
 @pytest.mark.parametrize("restarts", [False, pytest.param(True, marks=pytest.mark.soak)])
-def test_promises_are_kept_and_passed_on(adapter: SparkStreaming, restarts: bool) -> None:
+@pytest.mark.parametrize(
+    "windows",
+    [
+        (Unbounded(), Unbounded()),
+        pytest.param(
+            (Range(6), Range(9)),
+            marks=[
+                pytest.mark.soak,
+                pytest.mark.xfail(reason="not yet: some are told a step late"),
+            ],
+        ),
+    ],
+    ids=["without end", "of time"],
+)
+def test_promises_are_kept_and_passed_on(
+    adapter: SparkStreaming, windows: tuple[Window, Window], restarts: bool
+) -> None:
     """Through all of Spark; with restarts, one after every step."""
-    joined = S.window(Unbounded()).join(
-        Source("T", "k bigint", "w string").window(Unbounded()), on="k"
-    )
+    other = Source("T", "k bigint", "w string").window(windows[1])
+    joined = S.window(windows[0]).join(other, on="k")
     cases = bulk_runs(joined, 30, 7, tuples=16, honest=False)
     if not restarts:
         cases = [replace(case, restarts=()) for case in cases]
@@ -131,12 +146,10 @@ def test_a_query_that_fails_is_reported_with_its_reason(
 @group
 @pytest.mark.soak
 def test_all_operators_conform_at_length() -> None:
-    # Every second query has promises.
     report = check("spark-streaming", cases=10_000)
     assert not [violation.to_json() for violation in report.violations]
     assert report.conforms
     assert report.levels["durable"].checked >= 1_000
-    assert report.levels["punctual"].checked >= 4_000
 
 
 # --- one clock for all cases ----------------------------------------------------------------------
