@@ -140,3 +140,14 @@ def test_rows_that_cannot_be_told_apart_are_not_held_against_an_engine() -> None
     # The closed value is gone; of the other it is not known which of two tuples it was.
     assert run.steps[0].held == {"S": [], "R": []}
     assert run.steps[0].unclear == {"S": [], "R": [[StreamTuple(0, (2,)), StreamTuple(0, (3,))]]}
+
+
+def test_what_can_still_come_on_both_sides_may_be_too_far_apart() -> None:
+    """Rows of S come up to 0, and end at 4; those of R come from 4 on."""
+    s, r = Source("S", "k bigint").window(Range(4)), Source("R", "k bigint").window(Range(2))
+    case = parse_lanes("S(k bigint): !(1..9)@0 1@0 | R(k bigint): ~3").case(s.join(r, on="k"))
+    case = replace(case, steps=({"S": 2, "R": 1},))
+    (run,) = InProcess().run([case])
+    assert isinstance(run, Run)
+    assert run.steps[0].punctuations
+    assert judge(case, run, ["punctual", "lean"]).conforms

@@ -378,11 +378,11 @@ class JoinRule(AnyJoinRule):
     def quick_look(
         self, view: View, questions: Sequence[Question]
     ) -> tuple[Sequence[Question], Sequence[Question]]:
-        """Of a key of which something can come on both sides, there is more to come.
+        """Of a key there is more to come if one side is closed, but holds a row that lives on.
 
-        So there is if one side is closed, but holds a row that a new one of the other can meet.
-        That is seen by the index, for all such keys at once. If both sides are closed and nothing
-        waits, there is not.
+        A new row of the other side can meet it. That is seen by the index, for all such keys at
+        once. If both sides are closed and nothing waits, there is nothing to come. If neither is,
+        what can come on both sides may still be too far apart to meet, which takes a closer look.
         """
         if self.theta is not None or len(self.taps) != 2 or len(self.on) != 1 or not self.exact:
             return (), questions
@@ -403,6 +403,8 @@ class JoinRule(AnyJoinRule):
                 (left if waits else sure).append(question)
             elif any(shut):
                 lone[shut.index(True)].append(question)
+            else:
+                left.append(question)
         for n, asked in enumerate(lone):
             left += self._met_by_nothing_held(view, n, asked)
         return sure, left
