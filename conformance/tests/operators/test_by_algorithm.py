@@ -296,7 +296,8 @@ def test_some_cases_through_spark(spark: SparkSession, name):
 @pytest.mark.xdist_group("spark")
 def test_some_cases_through_a_stream(spark: SparkSession):
     cases = runs(query_for("hhj"), 10, 3, output="append")
-    cases = [case for case in cases if case.steps][:6]
+    # Restarts are for the long run, and for the stages without Spark.
+    cases = [replace(case, restarts=()) for case in cases if case.steps][:6]
     report = check_cases(SparkStreaming(spark, algorithm="hhj"), cases)
     assert report.conforms, [violation.verdict for violation in report.violations]
     assert report.levels["prompt"].checked > 0
