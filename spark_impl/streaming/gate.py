@@ -9,20 +9,17 @@ before promises, and a tuple that breaks a promise of an earlier one is late and
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
-
-from pyspark.sql import Row
-from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 from reference.streams import Column
 from spark_impl.convert import cases_of, python_rows
 from spark_impl.frame import Frame
 from spark_impl.punctuation.evidence import Evidence
+from spark_impl.streaming.bucket import Arrived, BucketProcessor
 from spark_impl.streaming.carrier import closed_by
-from spark_impl.streaming.memory import Memory, forget_unused
-from spark_impl.streaming.processor import StageProcessor
+from spark_impl.streaming.memory import Clock
 from spark_impl.streaming.spreading import PromiseOf, promised_input, read_promises, write_promises
 
 GATED: Final = "bucket int, rows binary, held bigint, late bigint, broken bigint"
@@ -102,45 +99,28 @@ class Gate:
         return json.dumps([[case, own.to_json()] for case, own in self.cases.items()]).encode()
 
 
-class GateProcessor(StageProcessor):
+class GateProcessor(BucketProcessor):
     """The gate inside transformWithState; it follows the watermark as every stage does."""
 
     def __init__(self, gate: GateSpec, name: str) -> None:
+        super().__init__(name, gate.identity, punctuated=True)
         self.gate = gate
-        self.name = name
-        self.trace = None
 
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._handle = handle
-        self._memory = Memory(handle, self.name, self.gate.identity, punctuated=True)
-        self._seen: set[object] = set()
-        forget_unused()
-
-    def _step(
-        self,
-        key: Any,
-        arrivals: Mapping[int, Frame],
-        watermark: int,
-        woken: bool,
-        promises: Mapping[int, Sequence[bytes]] | None = None,
-    ) -> Iterator[Row]:
-        clock = self._memory.clock()
-        if woken and clock.watermark >= watermark:
-            return iter(())
+    def work(
+        self, key: Any, clock: Clock, watermark: int, arrived: Arrived
+    ) -> tuple[Clock, bytes | None, dict[str, int]]:
+        """Called when the gate is to take a step."""
         blob, broken = None, 0
-        if arrivals or promises:
+        if arrived.rows or arrived.promises:
             state = self._memory.state(key, clock, _Nothing())  # type: ignore[arg-type]
             gate = self._memory.promises(key, lambda written: Gate(self.gate, written))
             good, broken = gate.step(
-                list(arrivals.values()),
-                (promises or {}).get(TUPLES, ()),
+                list(arrived.rows.values()),
+                arrived.promises.get(TUPLES, ()),
                 closed_by(clock.watermark),
             )
             if good:
                 blob = write_promises(good, self.gate.columns)
             clock = replace(clock, token=self._memory.keep(key, state), held=len(gate))
             self._memory.keep_promises(key, gate, gate.to_bytes())
-        timer = watermark + 1
-        self._set_timer(clock, timer, woken)
-        self._memory.set_clock(replace(clock, watermark=watermark, timer=timer))
-        return iter([Row(bucket=key[0], rows=blob, held=clock.held, late=0, broken=broken)])
+        return clock, blob, {"late": 0, "broken": broken}

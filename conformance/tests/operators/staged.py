@@ -48,6 +48,7 @@ from spark_impl.lifetimes import Fields, layout_leaves, part_places, part_types,
 from spark_impl.sparktypes import arrow_type, spark_type
 from spark_impl.stage import plain_column
 from spark_impl.streaming import flow, memory
+from spark_impl.streaming.bucket import BucketProcessor
 from spark_impl.streaming.buckets import labels
 from spark_impl.streaming.carrier import SHIFT, closed_by
 from spark_impl.streaming.flow import Branch, Flow, Wiring
@@ -229,7 +230,7 @@ def _inbox(messages: Iterator[pa.RecordBatch]) -> dict[int, list[Packed]]:
 
 
 def _worked(
-    processor: StageProcessor,
+    processor: BucketProcessor,
     disk: Disk,
     inbox: Mapping[int, Sequence[Packed]],
     watermark: int,
