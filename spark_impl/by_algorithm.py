@@ -1,7 +1,7 @@
 """Operators that one of the papers' algorithms carries out, in batch and over streams.
 
-The stages are those of the columnar step functions (`lifetimes`, `streaming.flow`); only what runs
-inside is another.
+The stages are those of the columnar step functions (`batch.stages`, `streaming.flow`); only what
+runs inside is another.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from reference.aggregates import Aggregate, UserFunction
 from reference.expressions import lit
 from reference.query import Distinct, Intersect, Join, Minus, Query, Union, WindowJoin, Within
 from reference.windows import Rows, Unbounded, Window
-from spark_impl import lifetimes
 from spark_impl.algorithms.runner import COUNTERS
-from spark_impl.lifetimes import (
+from spark_impl.batch.lifetimes import Lifetimes
+from spark_impl.batch.stages import stage
+from spark_impl.layout import (
     Fields,
     Layout,
-    Lifetimes,
     grouping,
     joined_fields,
     keyed_layout,
@@ -157,7 +157,7 @@ def _staged(
             with_births=with_births,
             algorithm=algorithm,
         )
-    return lifetimes.stage(
+    return stage(
         [own for own in inputs if isinstance(own, Lifetimes)],
         layout,
         query,

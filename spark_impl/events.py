@@ -14,9 +14,11 @@ from pyspark.sql import types as T
 from reference.clock import NEVER
 from reference.errors import QueryError
 from reference.windows import Range, Rows, Unbounded, Window
-from spark_impl import lifetimes
+from spark_impl.batch.lifetimes import Lifetimes
+from spark_impl.batch.spells import newest_rows
+from spark_impl.batch.subquery import Subquery
 from spark_impl.durations import ticks
-from spark_impl.lifetimes import Lifetimes, columns_of
+from spark_impl.layout import columns_of, expiry
 from spark_impl.sparktypes import key_type, model_columns
 from spark_impl.streaming.carrier import delay_text, event_time
 from spark_impl.streaming.flow import Flow, stream
@@ -201,26 +203,20 @@ class Events:
         """The rows with `ts` and `ets`; with an instant in ticks, those that are live then."""
         scoped = self.scope is not None
         span = self.window.span if isinstance(self.window, Range) else None
-        rows = (
-            self._numbered()
-            .where(f"c{self.time} IS NOT NULL")
-            .selectExpr(
-                *(f"c{place} AS c{n}" for n, place in enumerate(self.places)),
-                f"{self.clock.to_ticks(f'c{self.time}')} AS ts",
-                f"{f'{NEVER}L' if span is None else lifetimes.expiry('ts', span)} AS ets",
-                *([f"CAST(c{self.scope} AS bigint) AS scope"] if scoped else []),
-            )
+        every = Subquery.of(self.df, columns_of(len(self.df.schema.fields)))
+        rows = every.where(f"c{self.time} IS NOT NULL").select(
+            *(f"c{place} AS c{n}" for n, place in enumerate(self.places)),
+            f"{self.clock.to_ticks(f'c{self.time}')} AS ts",
+            *([f"CAST(c{self.scope} AS bigint) AS scope"] if scoped else []),
         )
-        births = (rows,)
-
-        def live(df: DataFrame) -> DataFrame:
-            return df if at is None else df.where((F.col("ts") <= at) & (at < F.col("ets")))
-
+        rows = rows.select("*", f"{f'{NEVER}L' if span is None else expiry('ts', span)} AS ets")
+        own = Lifetimes(rows, self.fields, scoped, (rows,), span=span, steady=span is not None)
         if isinstance(self.window, Rows):
-            own = Lifetimes(rows, self.fields, scoped, births)
-            return lifetimes.newest_rows(own, self.window, live if at is not None else None)
-        steady = span is not None
-        return Lifetimes(live(rows), self.fields, scoped, births, span=span, steady=steady)
+            own = newest_rows(own, self.window)
+        if at is None:
+            return own
+        live = (F.col("ts") <= at) & (at < F.col("ets"))
+        return replace(own, rows=Subquery.of(own.df.where(live)))
 
 
 # --- windows --------------------------------------------------------------------------------------

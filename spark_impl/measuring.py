@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from reference.errors import QueryError
+from spark_impl.batch.lifetimes import Lifetimes
 from spark_impl.choosing import TICKS_PER_SECOND, Statistics
 from spark_impl.events import names_of
-from spark_impl.lifetimes import Lifetimes
 
 if TYPE_CHECKING:
     from spark_impl.relation import Relation

@@ -35,13 +35,16 @@ from reference.query import Within
 from reference.streams import Column
 from reference.types import Type
 from reference.windows import Range, Rows, Unbounded, Window
-from spark_impl import by_algorithm, lifetimes, told
+from spark_impl import by_algorithm, told
 from spark_impl.algorithms.bounds import Constraint
 from spark_impl.algorithms.catalogue import Situation
+from spark_impl.batch import operators
+from spark_impl.batch.lifetimes import Lifetimes
+from spark_impl.batch.subquery import Subquery
 from spark_impl.choosing import Choice, Given, Statistics, choose, named
 from spark_impl.durations import ticks
 from spark_impl.events import RESERVED, Events, names_of, place_of, window_of, window_text
-from spark_impl.lifetimes import Fields, Lifetimes, columns_of
+from spark_impl.layout import Fields, columns_of
 from spark_impl.sparktypes import key_type, model_columns, plain_type, same_type
 from spark_impl.streaming import flow
 from spark_impl.streaming.buckets import DEFAULT_BUCKETS
@@ -644,13 +647,11 @@ class Relation:
         if own.entries is not None:
             times = {"ts": self._clock.to_user("ts"), "sign": "sign"}
             return self._told(own.entries, times, punctuations)
-        scope = ["scope"] if own.scoped else []
         # To explode a constant costs next to nothing; a row of its own for each time would not.
-        rows = own.df.selectExpr(
-            *columns_of(len(own.fields)), *scope, "ts", "ets", "explode(array(1, -1)) AS sign"
-        ).where(f"sign = 1 OR ets < {NEVER}L")
+        both = own.rows.select("*", "explode(array(1, -1)) AS sign")
         time = self._clock.to_user("IF(sign = 1, ts, ets)")
-        return self._told(rows, {"ts": time, "sign": "sign"}, punctuations)
+        entries = both.where(f"sign = 1 OR ets < {NEVER}L")
+        return self._told(entries, {"ts": time, "sign": "sign"}, punctuations)
 
     def append(
         self,
@@ -686,8 +687,9 @@ class Relation:
         ends = f"IF(ets < {NEVER}L, {self._clock.to_user('ets')}, NULL)"
         times = {"ts": self._clock.to_user("ts"), "ets": ends}
         own = self._whole
-        df = flow.output(own, "append", buckets, trace) if isinstance(own, Flow) else own.df
-        return self._told(df, times, punctuations)
+        if isinstance(own, Flow):
+            return self._told(flow.output(own, "append", buckets, trace), times, punctuations)
+        return self._told(own.rows, times, punctuations)
 
     def foreach_snapshot(
         self,
@@ -814,20 +816,19 @@ class Relation:
     def _built(self, at: SparkColumn | None) -> Own:
         return self._whole if at is None else self._build(at)
 
-    def _told(self, df: DataFrame, extra: Mapping[str, str], punctuations: bool) -> DataFrame:
+    def _told(
+        self, rows: DataFrame | Subquery, extra: Mapping[str, str], punctuations: bool
+    ) -> DataFrame:
         """The user's names again, with output punctuations if they are wanted."""
         own = self._whole
-        if not punctuations:
-            tells = isinstance(own, Flow) and own.punctuated
-            return self._shown(told.without(df) if tells else df, extra)
-        if isinstance(own, Flow) and own.punctuated:
-            constrained, df = CONSTRAINED, told.marked(df, own)
-        else:
-            # Nothing is promised, or all rows are out, and there is nothing left to promise.
-            constrained = "CAST(NULL AS array<string>)"
-        return self._shown(df, {**extra, CONSTRAINED: constrained})
+        # Without promises, or if all rows are out, there is nothing to promise.
+        constrained = "CAST(NULL AS array<string>)"
+        if isinstance(rows, DataFrame) and isinstance(own, Flow) and own.punctuated:
+            rows = told.marked(rows, own) if punctuations else told.without(rows)
+            constrained = CONSTRAINED
+        return self._shown(rows, {**extra, CONSTRAINED: constrained} if punctuations else extra)
 
-    def _shown(self, df: DataFrame, extra: Mapping[str, str]) -> DataFrame:
+    def _shown(self, rows: DataFrame | Subquery, extra: Mapping[str, str]) -> DataFrame:
         """The user's names again; ours step aside where they clash."""
         own = self._whole
         more = {**({"scope": "scope"} if own.scoped else {}), **extra}
@@ -835,13 +836,15 @@ class Relation:
         made = dict(zip(columns_of(len(own.fields)), own.names, strict=True))
         chosen = [f"{place} AS {_quoted(name)}" for place, name in made.items()]
         chosen += [f"{text} AS {_quoted(_unused(name, taken))}" for name, text in more.items()]
-        return df.selectExpr(*chosen)
+        if isinstance(rows, Subquery):
+            return rows.select(*chosen).df
+        return rows.selectExpr(*chosen)
 
     # --- checks -----------------------------------------------------------------------------------
 
     @property
     def _session(self) -> SparkSession:
-        return self._whole.df.sparkSession
+        return self._whole.session
 
     def _check_mate(self, other: object, what: str) -> None:
         if not isinstance(other, Relation):
@@ -1085,7 +1088,7 @@ def _leaf(events: Events, ts: str) -> Relation:
 
 def _driver(own: Own) -> Any:
     """The module whose operators work on such rows; both have the same ones."""
-    return flow if isinstance(own, Flow) else lifetimes
+    return flow if isinstance(own, Flow) else operators
 
 
 def _named(own: Own, df: DataFrame | None = None, stars: bool = False) -> DataFrame:
@@ -1135,16 +1138,16 @@ def _where(own: Own, condition: SparkColumn | str, what: str) -> Own:
 def _only(own: Own, places: Sequence[int]) -> Own:
     """Some of the columns; one that says nothing if there are none."""
     extra = own.extra
-    columns = [F.col(f"c{place}").alias(f"c{at}") for at, place in enumerate(places)]
+    columns = [f"c{place} AS c{at}" for at, place in enumerate(places)]
     fields: Fields = tuple(own.fields[place] for place in places)
     moves: list[int | None] = [*places]
     if not places:
-        columns = [F.lit(True).alias("c0")]
+        columns = ["true AS c0"]
         fields = (T.StructField("", T.BooleanType()),)
         moves = [None]
     if isinstance(own, Flow):
-        return own.changed(lambda df: df.select(*columns, *extra), fields, moves=moves)
-    return own.changed(lambda df: df.select(*columns, *extra), fields)
+        return own.changed(lambda df: df.selectExpr(*columns, *extra), fields, moves=moves)
+    return replace(own, rows=own.rows.select(*columns, *extra), fields=fields, entries=None)
 
 
 def _renamed(own: Own, names: Mapping[int, str]) -> Own:

@@ -26,7 +26,7 @@ from reference.errors import QueryError
 from reference.expressions import lit
 from reference.query import Distinct, Intersect, Join, Minus, Query, WindowJoin, Within
 from reference.windows import Rows, Unbounded, Window
-from spark_impl.lifetimes import (
+from spark_impl.layout import (
     Fields,
     Layout,
     grouping,

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from reference.query import Query
 from reference.streams import Column
-from spark_impl.lifetimes import Fields
+from spark_impl.layout import Fields
 from spark_impl.punctuation.promised import Promised
 from spark_impl.punctuation.questions import origins
 from spark_impl.sparktypes import flattened, parts

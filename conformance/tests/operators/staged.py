@@ -44,7 +44,7 @@ from reference.query import (
     walk,
 )
 from reference.windows import Range, Rows, Unbounded, Window
-from spark_impl.lifetimes import Fields, layout_leaves, part_places, part_types, shared_layout
+from spark_impl.layout import Fields, layout_leaves, part_places, part_types, shared_layout
 from spark_impl.sparktypes import arrow_type, spark_type
 from spark_impl.stage import plain_column
 from spark_impl.streaming import flow, memory

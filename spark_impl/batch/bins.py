@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
+from spark_impl.batch.subquery import Subquery
 
 LENGTH = 4
 """The length of a bin, in the longest stretch of time that one row can see. In shorter bins more
@@ -52,10 +52,11 @@ class Bins:
         return f"({self.own(ts)} + IF({self._into(ts)} >= {self.length - ahead}L, 1, 0))"
 
 
-def looking(df: DataFrame, first: str, last: str) -> DataFrame:
+def looking(rows: Subquery, first: str, last: str) -> Subquery:
     """Each row once for its first bin, and again (`step` 1) if its last bin is the next one."""
     # To explode a constant and to drop what is too much is cheaper than to make an array.
-    return df.selectExpr("*", "explode(array(0, 1)) AS step").where(f"step = 0 OR {last} > {first}")
+    twice = rows.select("*", "explode(array(0, 1)) AS step")
+    return twice.where(f"step = 0 OR {last} > {first}")
 
 
 def place(keys: Iterable[str], bin_: str) -> str:
