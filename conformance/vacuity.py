@@ -109,8 +109,7 @@ def in_representatives(query: Query, cases: Sequence[Tuples]) -> dict[str, int]:
     copies: Counter[tuple[object, ...]] = Counter()
     gone: set[tuple[object, ...]] = set()
     replaced, now = 0, None
-    # Equal values must be equal keys: as text, NaN is NaN.
-    lists = [[repr(value) for value in candidates.column(name).to_pylist()] for name in keys]
+    lists = [_numbered(candidates.column(name)) for name in keys]
     heads = [candidates.column(name).to_pylist() for name in ("c", "t", "n")]
     entries = sorted(zip(*heads, *lists, strict=True))
     for case, time, many, *key in [*entries, (-1, None, 0)]:
@@ -121,6 +120,15 @@ def in_representatives(query: Query, cases: Sequence[Tuples]) -> dict[str, int]:
         if many < 0:
             gone.add((case, *key))
     return {"replaced representatives": replaced}
+
+
+def _numbered(column: pa.ChunkedArray) -> list[int]:
+    """A number for each value: equal ones have the same, and so have NULLs and NaNs.
+
+    Some values that Arrow holds are none that Python has, such as the first times of all.
+    """
+    codes = column.combine_chunks().dictionary_encode().indices
+    return list(pc.fill_null(codes, -1).to_pylist())
 
 
 def in_steps(cases: Sequence[Case]) -> dict[str, int]:

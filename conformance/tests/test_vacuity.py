@@ -10,6 +10,7 @@ from conformance.vacuity import OWN_FLOORS, in_groups, in_representatives, too_l
 from reference import Range, Source, count, parse_lanes
 from reference.arrivals import admitted
 from reference.query import Query
+from reference.streams import StreamTuple
 
 S = Source("S", "k bigint", "v string")
 WINDOW = S.window(Range(5))
@@ -35,6 +36,14 @@ def test_a_representative_is_replaced_when_it_goes_and_another_stays() -> None:
     found = in_representatives(whole, [tuples("(1,a)@0 (1,b)@3 (1,a)@3", whole)])
     assert found == {"replaced representatives": 1}
     assert in_representatives(WINDOW, [tuples("(1,a)@0", WINDOW)]) == {}
+
+
+def test_keys_are_told_apart_that_python_has_no_values_for() -> None:
+    source = Source("S", "k timestamp", "v double")
+    first, nan = -(2**63) + 1, float("nan")
+    stream = [StreamTuple(0, (first, nan)), StreamTuple(3, (first, nan))]
+    for query in (source.window(Range(5)).distinct(on="k"), source.window(Range(5)).distinct()):
+        assert in_representatives(query, [{"S": stream}]) == {"replaced representatives": 1}
 
 
 def test_a_group_returns_after_it_was_empty() -> None:
