@@ -9,9 +9,10 @@ from __future__ import annotations
 import platform
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby, islice
 
 import duckdb
 import pyarrow as pa
@@ -157,15 +158,10 @@ class _Check:
 
     def report(self) -> Report:
         started = time.perf_counter()
-        stepped = [level for level in self.levels if level != "final"]
-        for task in self.generator.tasks():
-            self.watch(task.query.op, self.result.cases, self.plan.cases)
-            if self.claims.cases_per_query is not None:
-                self.all_in_steps(task)
-                continue
-            self.batch(task)
-            if stepped:
-                self.stepped(task)
+        if self.claims.cases_per_query is None:
+            self.batch_and_stepped()
+        else:
+            self.all_in_steps()
         self.in_doubt()
         self.watch("", self.result.cases, self.plan.cases)
         for operator, counts in self.result.vacuity.items():
@@ -196,6 +192,14 @@ class _Check:
         }
         return self.result
 
+    def batch_and_stepped(self) -> None:
+        stepped = [level for level in self.levels if level != "final"]
+        for task in self.generator.tasks():
+            self.watch(task.query.op, self.result.cases, self.plan.cases)
+            self.batch(task)
+            if stepped:
+                self.stepped(task)
+
     # batch cases
 
     def batch(self, task: Task) -> None:
@@ -207,7 +211,7 @@ class _Check:
         outputs = self.claims.outputs_of(query)
         if query.free or "changelog" not in outputs or not isinstance(self.adapter, BulkAdapter):
             made = [replace(bulk.batch_case(query, t), output=outputs[0]) for t in cases]
-            self.judged([(operator, case) for case in made], ["final"])
+            self.judged([(operator, case) for case in made], self.judgements(made, ["final"]))
             return
         actual = self.adapter.changelogs(query, cases)
         wrong = bulk.differing_cases(query, expected, actual)
@@ -230,20 +234,33 @@ class _Check:
         self.result.interesting(task.query.op, in_steps(cases))
         self.judged([(task.query.op, case) for case in cases])
 
-    def all_in_steps(self, task: Task) -> None:
-        """For an engine that knows nothing else, and takes long to start."""
+    def all_in_steps(self) -> None:
+        """For an engine that knows nothing else, and takes long to start.
+
+        It gets all cases at once, and may run several queries side by side.
+        """
+        tasks = [(task, self.slow_cases(task)) for task in self.generator.tasks()]
+        every = [case for _, cases in tasks for case in cases]
+        judgements = self.judgements(every, self.levels)
+        for task, cases in tasks:
+            operator = task.query.op
+            self.watch(operator, self.result.cases, self.plan.cases)
+            self.judged([(operator, case) for case in cases], islice(judgements, len(cases)))
+            self.result.cases += len(cases)
+
+    def slow_cases(self, task: Task) -> list[Case]:
+        """The cases of a task for such an engine."""
         cases = self.generator.stepped(task, task.cases)
         if task.number % PLAIN_SHARE:
             # A query without promises may run in another way.
             cases = [without_punctuations(case) for case in cases]
         if task.number % RESTARTED_SHARE:
             cases = [replace(case, restarts=()) for case in cases]
-        self.result.cases += len(cases)
         tuples = [admitted(case) for case in cases]
         expected = bulk.expected_changelogs(task.query, tuples)
         self.interesting(task.query, expected, tuples)
         self.result.interesting(task.query.op, in_steps(cases))
-        self.judged([(task.query.op, case) for case in cases])
+        return cases
 
     def interesting(self, query: Query, expected: pa.Table, cases: Sequence[Tuples]) -> None:
         """Count what happens in cases and their right answers."""
@@ -257,10 +274,13 @@ class _Check:
         self.result.interesting(query.op, {"queries": 1})
 
     def judged(
-        self, cases: Sequence[tuple[str, Case]], levels: Sequence[str] | None = None
+        self,
+        cases: Sequence[tuple[str, Case]],
+        judgements: Iterable[tuple[Judgement, Run | Failure]] | None = None,
     ) -> None:
-        wanted = self.levels if levels is None else levels
-        judgements = self.judgements([case for _, case in cases], wanted)
+        """Take down what came out for each case; with no judgements given, run the cases now."""
+        if judgements is None:
+            judgements = self.judgements([case for _, case in cases], self.levels)
         for (operator, case), (judgement, run) in zip(cases, judgements, strict=True):
             self.result.add(operator, judgement)
             self.remember(operator, case, judgement, run)
@@ -368,13 +388,31 @@ class _Check:
         self, cases: Sequence[Case], levels: Sequence[str]
     ) -> Iterator[tuple[Judgement, Run | Failure]]:
         """Run the cases, and judge each run by what was expected before it ran."""
-        expected = expectations(cases)
-        runs = self.adapter.run([case.without_expectation() for case in cases])
+        asked = [case.without_expectation() for case in cases]
         if self.claims.cases_per_query is not None:
-            runs = list(runs)
-            expected = worked_out(list(map(by_its_clock, expected, runs)))
-        for case, run, right in zip(cases, runs, expected, strict=True):
+            yield from self.judged_by_query(cases, self.adapter.run(asked), levels)
+            return
+        expected = expectations(cases)
+        for case, run, right in zip(cases, self.adapter.run(asked), expected, strict=True):
             yield judge(case, run, levels, by_its_clock(right, run)), run
+
+    def judged_by_query(
+        self, cases: Sequence[Case], runs: Iterable[Run | Failure], levels: Sequence[str]
+    ) -> Iterator[tuple[Judgement, Run | Failure]]:
+        """Judge the runs of each query as soon as they are there.
+
+        What is right depends on what the run announced, so it is worked out after it, and of
+        nothing else that came out.
+        """
+        coming = iter(runs)
+        for _, group in groupby(cases, key=lambda case: case.query):
+            together = list(group)
+            made = list(islice(coming, len(together)))
+            by_clock = [
+                by_its_clock(Expectation(c), run) for c, run in zip(together, made, strict=True)
+            ]
+            for case, run, right in zip(together, made, worked_out(by_clock), strict=True):
+                yield judge(case, run, levels, right), run
 
 
 def by_its_clock(right: Expectation, run: Run | Failure) -> Expectation:

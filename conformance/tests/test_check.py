@@ -13,6 +13,7 @@ import fixtures
 from conformance.adapters import adapter_names, open_adapter
 from conformance.check import CheckError, Plan, check, check_cases
 from conformance.cli import main
+from conformance.generate import Generator
 from conformance.grouping import boundary_of
 from conformance.judge import Verdict
 from conformance.own_engines import InProcess
@@ -47,6 +48,14 @@ def test_the_operators_in_process_conform(
     for operator, counts in report.vacuity.items():
         shown = ", ".join(f"{name} {count:,}" for name, count in counts.items())
         record_property(f"what happened, seed {seed}, {operator}", shown)
+
+
+def test_queries_go_as_deep_as_asked() -> None:
+    plan = Plan(cases=400, seed=4, depth=4, per_query=10)
+    deepest = max(depth(task.query) for task in Generator(plan, InProcess.claims).tasks())
+    assert deepest >= 4
+    report = check("in-process", cases=400, seed=4, depth=4, per_query=10)
+    assert not [v.to_json() for v in report.violations]
 
 
 def test_the_operators_in_process_conform_on_every_fixture() -> None:
