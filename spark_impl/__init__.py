@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from reference.query import avg, count, max_, median, min_, stddev, sum_
-
 if TYPE_CHECKING:
+    from reference.query import avg, count, max_, median, min_, stddev, sum_
     from spark_impl.choosing import Algorithm, Statistics
     from spark_impl.measuring import measure
     from spark_impl.relation import Relation, udaf, window_join, windowed
@@ -40,7 +39,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in __all__:
         # Late, because executors and the in-process driver import this package without PySpark's
-        # DataFrame API.
+        # DataFrame API, and Spark when it starts a query without anything else (see `shell`).
+        from reference import query
         from spark_impl import choosing, measuring, relation
         from spark_impl.streaming import flow, progress
 
@@ -49,6 +49,7 @@ def __getattr__(name: str) -> Any:
             "ProgressListener": progress,
             "use_rocksdb": flow,
         }
+        homes |= dict.fromkeys(("avg", "count", "max_", "median", "min_", "stddev", "sum_"), query)
         homes |= {"Algorithm": choosing, "Statistics": choosing, "measure": measuring}
         return getattr(homes.get(name, relation), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

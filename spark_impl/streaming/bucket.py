@@ -21,6 +21,7 @@ from reference.errors import TickproofError
 from spark_impl.frame import Frame, concat
 from spark_impl.state import frame_from_bytes
 from spark_impl.streaming.memory import Clock, Memory, forget_unused
+from spark_impl.streaming.shell import Variables, declared
 from spark_impl.streaming.spreading import promised_input
 
 PORTION: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -41,7 +42,7 @@ class BucketProcessor(StatefulProcessor):
         self.name = name
         """Its own among all stages of all queries."""
         self._identity = identity
-        self._punctuated = punctuated
+        self.punctuated = punctuated
 
     @abstractmethod
     def work(
@@ -54,8 +55,12 @@ class BucketProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called by Spark at the start of a task."""
+        self.open(handle, declared(handle, self.punctuated))
+
+    def open(self, handle: StatefulProcessorHandle, variables: Variables) -> None:
+        """Start work in a task whose state variables are known to Spark already."""
         self._handle = handle
-        self._memory = Memory(handle, self.name, self._identity, self._punctuated)
+        self._memory = Memory(variables, self.name, self._identity)
         self._seen: set[object] = set()
         forget_unused()
 

@@ -44,6 +44,7 @@ from spark_impl.sparktypes import arrow_type, flattened, parts, rebuilt
 from spark_impl.streaming.buckets import DEFAULT_BUCKETS, labels
 from spark_impl.streaming.processor import StageProcessor, counters, stepped_schema
 from spark_impl.streaming.promises import Promises
+from spark_impl.streaming.shell import Shell
 from spark_impl.streaming.speaking import (
     HIDDEN,
     Speaking,
@@ -414,7 +415,7 @@ def _run(wiring: Wiring, spec: StageSpec, packed: DataFrame, fields: Fields) -> 
     """The stage itself; gives its rows under the names of a flow."""
     session = wiring.session
     every = session.createDataFrame([(label,) for label in labels(wiring.buckets)], "bucket int")
-    processor = StageProcessor(spec, uuid.uuid4().hex, wiring.trace)
+    processor = Shell(StageProcessor(spec, uuid.uuid4().hex, wiring.trace))
     stepped = packed.groupBy("bucket").transformWithState(
         processor, stepped_schema(spec), "Append", "EventTime", initialState=every.groupBy("bucket")
     )

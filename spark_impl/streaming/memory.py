@@ -23,8 +23,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar, cast
 
-from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
-
 from reference.clock import NEVER
 from spark_impl.operators.base import State
 from spark_impl.plan import Plan, PlanState
@@ -37,11 +35,7 @@ from spark_impl.state import (
     state_to_pieces,
 )
 from spark_impl.store import Segment, Store
-
-CLOCK: Final = "clock"
-LAYOUT: Final = "layout"
-SEGMENTS: Final = "segments"
-PROMISES: Final = "promises"
+from spark_impl.streaming.shell import Variables
 
 Kept = TypeVar("Kept")
 
@@ -83,25 +77,14 @@ _known: dict[tuple[str, object], _Known] = {}
 class Memory:
     """The state variables of the bucket that is being worked on."""
 
-    def __init__(
-        self,
-        handle: StatefulProcessorHandle,
-        stage: str,
-        identity: bytes,
-        punctuated: bool = False,
-    ) -> None:
+    def __init__(self, variables: Variables, stage: str, identity: bytes) -> None:
         self._stage = stage
         self._identity = identity
         self._owner = hashlib.blake2b(identity, digest_size=12).hexdigest()
-        self._clock = handle.getValueState(
-            CLOCK,
-            "version string, owner string, "
-            "watermark bigint, timer bigint, token binary, held bigint",
-        )
-        self._layout = handle.getValueState(LAYOUT, "pieces binary")
-        self._segments = handle.getMapState(SEGMENTS, "name string", "rows binary")
-        if punctuated:
-            self._promises = handle.getValueState(PROMISES, "written binary")
+        self._clock = variables.clock
+        self._layout = variables.layout
+        self._segments = variables.segments
+        self._promises = variables.promises
 
     def clock(self) -> Clock:
         """Where the bucket stands; refuses what another version or query has left."""

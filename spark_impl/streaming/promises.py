@@ -46,6 +46,7 @@ from spark_impl.sparktypes import Part, flattened, key_type, parts
 from spark_impl.stage import plain_column
 from spark_impl.streaming.buckets import labels
 from spark_impl.streaming.gate import GATED, PROMISES, TUPLES, GateProcessor, GateSpec
+from spark_impl.streaming.shell import Shell
 from spark_impl.streaming.spreading import PromiseOf, write_promises
 from spark_impl.streaming.wire import PACKED, Packer
 from spark_impl.times import Clock
@@ -211,7 +212,7 @@ class Promises:
         seen = stream.select(*taken, "ts", *scope).mapInArrow(packer, PACKED)
         session = stream.sparkSession
         every = session.createDataFrame([(name,) for name in labels(1)], "bucket int")
-        processor = GateProcessor(GateSpec(self.models, scoped, label), uuid.uuid4().hex)
+        processor = Shell(GateProcessor(GateSpec(self.models, scoped, label), uuid.uuid4().hex))
         gated = (
             seen.unionAll(self.written())
             .groupBy("bucket")
