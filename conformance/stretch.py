@@ -2,7 +2,14 @@
 
 Spark counts watermarks in milliseconds and keeps one for a query; cases count ticks from origins of
 their own. Moving a case in time and making a tick a millisecond changes no answer, so each case is
-stretched by a thousand and put where the common watermarks are of interest to it. Windows that are
+stretched by a thousand and put where the common watermarks are of interest to it.
+
+Between two instants of a case lie times of the streams at which nothing of it happens, and no
+operator can know that. What it must know is the first time at which a tuple may still come: a row
+that ends there meets nothing more. So an instant is put right after the watermark that closes the
+one before it.
+
+Windows that are
 longer than all that happens get a length of their own each, far beyond everything else: an end
 that lies so far ahead is recognised by its distance. Nothing happens after the end of time, so what
 would is left out on the way back.
@@ -50,16 +57,25 @@ class Stretch:
         return FAR * (len(self.huge) + 1)
 
     def there(self, time: int, origin: int) -> int:
-        """The time of a tuple in the streams."""
-        return (time - origin) * SCALE
+        """The time of a tuple in the streams: the first that is left open by the instant before.
+
+        >>> stretch = Stretch(())
+        >>> stretch.there(7, 0) == stretch.watermark(6, 0) + 1
+        True
+        """
+        return self.watermark(time - 1, origin) + 1
 
     def back(self, time: int, origin: int) -> int:
         """The time of an output row in the case: the first instant that is not before it."""
         near, distance = self._apart(time)
-        return -(-near // SCALE) + origin + distance
+        return -(-(near - 1) // SCALE) + 1 + origin + distance
+
+    def watermark(self, time: int, origin: int) -> int:
+        """The watermark in the streams that closes this instant of the case and none after it."""
+        return (time - origin) * SCALE
 
     def back_watermark(self, time: int, origin: int) -> int | None:
-        """The last instant of the case that is closed.
+        """The last instant of the case that is closed by a watermark in the streams.
 
         Never the last one that there is: after it nothing could arrive, but the streams go on.
         """
@@ -106,18 +122,19 @@ def schedule(cases: Sequence[Case], stretch: Stretch) -> Schedule:
     )
     pace = max(1, paces[len(paces) // 2]) if paces else 1
     origins = tuple(_origin(own, pace, number) for number, own in enumerate(arrivals))
+    # All of these are whole milliseconds, or Spark would round the watermarks down.
     times = [
-        stretch.there(t.ts, origin)
+        stretch.watermark(t.ts, origin)
         for own, origin in zip(arrivals, origins, strict=True)
         for _, t in own
     ]
     first, last = min(times, default=0), max(times, default=0)
     common = [pace * SCALE * (step + 1) for step in range(steps)]
     # Two steps in which time passes: half of what is short ends, then all of it.
-    short = SCALE * (2 + sum(length for length in lengths(cases[0].query) if length < HUGE))
+    short = 2 + sum(length for length in lengths(cases[0].query) if length < HUGE)
     rest = max(common[-1], last)
-    common += [rest + short // 2, rest + 2 * short, stretch.end]
-    delay = max(rest, 0) - min(first, 0) + SCALE
+    common += [rest + SCALE * (short // 2), rest + SCALE * 2 * short, stretch.end]
+    delay = max(rest, 0) - min(first, 0) + 2 * SCALE
     return Schedule((*common, stretch.end + SCALE), origins, delay)
 
 

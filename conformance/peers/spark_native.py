@@ -283,13 +283,10 @@ class _GroupedRun(_NativeRun):
         columns = [F.col(f"`key {at}`") for at in range(len(keys))]
         columns += [F.col(f"`made {at}`") for at in range(len(made))]
         named = [c.alias(column.name) for c, column in zip(columns, query.columns, strict=True)]
-        # The window that ends just after T holds what is live at T.
+        # The window that ends just after T holds what is live at T. Its end is the watermark that
+        # closes T (see `stretch`), so with that watermark it is out.
         time = F.unix_micros(F.col("window.end")) - F.lit(SHIFT + SCALE)
         return grouped.select(*named, F.col("case"), time.alias(TIME), F.lit(1).alias("second"))
-
-    def closed(self, watermark: int | None, origin: int) -> int | None:
-        # The window of an instant is out once the watermark has reached its end, one tick later.
-        return None if watermark is None else super().closed(watermark - SCALE, origin)
 
     def made(self, table: object, closed: Sequence[int | None]) -> defaultdict[int, list[object]]:
         answers: list[dict[int, Counter[Row]]] = [defaultdict(Counter) for _ in self.cases]

@@ -22,7 +22,17 @@ from reference import Range, Rows, Source, Unbounded, columns, count
 from reference.case import Case
 from reference.clock import MIN_TIME
 from reference.query import Join, Query, Union
-from reference.streams import Between, Constant, Nothing, OneOf, Pattern, Punctuation, Wildcard
+from reference.streams import (
+    Between,
+    Constant,
+    Nothing,
+    OneOf,
+    Pattern,
+    Punctuation,
+    Stream,
+    StreamTuple,
+    Wildcard,
+)
 from spark_impl.frame import Frame, delta_frame
 from spark_impl.punctuation.evidence import Evidence
 from spark_impl.punctuation.promised import Promised
@@ -42,6 +52,7 @@ QUERIES: dict[str, Query] = {
     "window": S.window(Range(9)),
     "rows window": S.window(Rows(2, ("k",))),
     "join": S.window(Range(9)).join(R.window(Unbounded()), on="k"),
+    "join over time": S.window(Range(6)).join(R.window(Range(9)), on="k"),
     "union": Union(S.window(Range(5)), Source("T", "k bigint", "v string").window(Range(9, "[]"))),
     "minus": S.window(Unbounded()).minus(Source("T", "k bigint", "v string").window(Range(7))),
     "intersect": S.window(Range(9)).intersect(Source("T", "k bigint", "v string").window(Range(7))),
@@ -93,6 +104,34 @@ def test_buckets_pass_on_promises_about_their_own_values(name: str) -> None:
     assert insight(query, 3).columns == frozenset({"k"})
     seen = judged(cases_of(query, 16, restarts=False), buckets=3)
     assert seen["due"]
+
+
+def test_a_row_that_ends_at_the_next_instant_holds_no_promise_back() -> None:
+    """What may still come is later than the watermark, and finds such a row gone."""
+    length = 6
+    query = S.window(Range(length)).join(R.window(Unbounded()), on="k")
+    # One row ends at each instant for a while, and no more come: the step that finds a row in its
+    # last instant closes its key.
+    rows = [StreamTuple(at, (at, "x")) for at in range(length)]
+    closing = [Punctuation(at, (Constant(at), Wildcard())) for at in range(length)]
+    others = [StreamTuple(at, (99, "y")) for at in (0, 4, 8, 12)]
+    case = Case(
+        {"S": Stream(S.columns, (*rows, *closing)), "R": Stream(R.columns, tuple(others))},
+        query,
+        steps=({"S": len(rows) + len(closing), "R": 1}, {"R": 1}, {"R": 1}, {"R": 1}),
+    )
+    (run,) = Staged(1).run([case])
+    assert isinstance(run, Run)
+    assert not list(judge(case, run, LEVELS).wrong())
+    last_instants = {
+        row.ts: step
+        for row in rows
+        for step in run.steps
+        if step.watermark is not None and step.watermark + 1 == row.ts + length
+    }
+    assert last_instants
+    for key, step in last_instants.items():
+        assert any(told.patterns[0].matches(key) for told in step.punctuations)
 
 
 @pytest.mark.soak
