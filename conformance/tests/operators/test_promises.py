@@ -15,7 +15,7 @@ from conformance.expectation import expectations, worked_out
 from conformance.insight import insight, is_transparent
 from conformance.judge import NOT_APPLICABLE, PASSED, judge
 from conformance.run import LEVELS, Run
-from conformance.tests.operators.fake_spark import FakeStage
+from conformance.tests.operators.fake_spark import FakeStage, stream_rows
 from conformance.tests.operators.staged import Staged, can_run
 from properties.bulk import bulk_queries, bulk_runs
 from reference import Range, Rows, Source, Unbounded, columns, count
@@ -33,10 +33,13 @@ from reference.streams import (
     StreamTuple,
     Wildcard,
 )
+from reference.types import Value
 from spark_impl.frame import Frame, delta_frame
+from spark_impl.punctuation.book import MOST, PromiseBook
 from spark_impl.punctuation.evidence import Evidence
 from spark_impl.punctuation.promised import Promised
 from spark_impl.streaming.buckets import owner
+from spark_impl.streaming.carrier import SHIFT
 from spark_impl.streaming.keeper import canonical
 from spark_impl.streaming.promises import PromiseWriter
 from spark_impl.streaming.spreading import Spreader, read_promises, told_in
@@ -166,6 +169,93 @@ def test_evidence_survives_in_writing() -> None:
     again = Evidence.from_json(seen.to_json(), KV)
     assert (again.latest, again.book.promises) == (seen.latest, seen.book.promises)
     assert not again.hear(Punctuation(4, (Constant(None), Wildcard())))
+
+
+# --- merging --------------------------------------------------------------------------------------
+
+
+def closing(key: int, ts: int = 5) -> Punctuation:
+    return Punctuation(ts, (Constant(key), Wildcard()))
+
+
+def late_for(book: PromiseBook, key: int, ts: int) -> bool:
+    about = book.index.about((key, "x"))
+    return any(promise.ts < ts and promise.matches((key, "x")) for promise in about)
+
+
+def test_promises_about_neighbours_become_ranges() -> None:
+    book = PromiseBook(KV)
+    beyond = closing(-7, ts=99)
+    both = Punctuation(5, (Constant(-9), Constant("x")))
+    # In no order, with a gap of one value and one of many.
+    end, gap, far = 2 * MOST, MOST, 5 * MOST
+    keys = [*range(gap + 1, end), *reversed(range(gap)), far]
+    for promise in (beyond, both, *map(closing, keys)):
+        book.add(promise)
+    # Nothing is final before the watermark has passed its time.
+    assert not book.compact(None)
+    assert not book.compact(4)
+    assert len(book.compact(5)) == len(keys)
+    assert not book.compact(5)
+    for known in (book, PromiseBook.from_json(book.to_json(), KV)):
+        # What the watermark has not passed, or is about two columns, stays as it is.
+        assert known.promises == [beyond, both]
+        ranges = [(0, gap - 1), (gap + 1, end - 1), (far, far)]
+        ledger = known.ledger(5)
+        assert [p.patterns[0] for p in ledger.promises[2:]] == [Between(*own) for own in ranges]
+        assert len(known) == 5
+        assert len(repr(known.to_json())) < 500
+        for key in (0, gap - 1, gap + 1, end - 1, far):
+            assert late_for(known, key, 6)
+            assert ledger.latest({0: key}) is None
+        for key in (-1, gap, end, far - 1, far + 1):
+            assert not late_for(known, key, 6)
+            assert ledger.latest({0: key}) is not None
+        assert not late_for(known, -7, 99)
+        assert late_for(known, -7, 100)
+
+
+def test_a_stage_keeps_closed_values_as_a_range_and_knows_them_after_a_restart() -> None:
+    own = Input(0, K, Range(9), late="drop", promised=Promised(K, (0,), K))
+    stage = FakeStage(StageSpec(Source("in0", *K).window(Unbounded()), (own,), "changelog"), [[0]])
+    spreader = Spreader(0, K, divided=True, key=0, scoped=False, buckets=1)
+    promises = [(0, Punctuation(3, (Constant(key),))) for key in range(2 * MOST)]
+    stage.batch({}, 0, promises=spreader.sent(promises))
+    # A watermark later than the promises: now they close their values for good. What was merged is
+    # written with the next promise.
+    watermark = (SHIFT + 10_000) // 1_000
+    stage.batch({}, watermark)
+    one_more = Punctuation(3, (Constant(2 * MOST + 1),))
+    stage.batch({}, watermark, promises=spreader.sent([(0, one_more)]))
+    (written,) = [own for (name, _), own in stage.disk.values.items() if name == "promises"]
+    assert len(written[0]) < 1_000
+    for restarts in (False, True):
+        if restarts:
+            stage.restart()
+        before = stage.late
+        keys = pa.array([0, MOST, 2 * MOST - 1, 2 * MOST])
+        stage.batch({0: stream_rows([30_000] * 4, keys)}, watermark)
+        assert stage.late - before == 3
+
+
+@pytest.mark.parametrize("name", ["join over time", "group by"])
+def test_merging_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole queries whose promises are merged as soon as they can be."""
+    merged: list[int] = []
+
+    def compact(self: PromiseBook, watermark: int | None) -> list[tuple[int, Value]]:
+        done = right(self, watermark)
+        merged.append(len(done))
+        return done
+
+    right = PromiseBook.compact
+    monkeypatch.setattr("spark_impl.punctuation.book.MOST", 0)
+    monkeypatch.setattr(PromiseBook, "compact", compact)
+    query = QUERIES[name]
+    seen = judged(bulk_runs(query, 8, 6, tuples=16, honest=True), buckets=1)
+    assert sum(merged) > 20
+    assert seen["due"]
+    assert seen["restarted"]
 
 
 # --- spreading ------------------------------------------------------------------------------------
