@@ -112,7 +112,11 @@ class PromisedColumn:
         ]
 
     def _list(self, column: SparkColumn) -> SparkColumn:
-        return F.transform(column, lambda value: flattened(value, self.part))
+        if isinstance(self.part.spark, T.BinaryType | T.TimeType):
+            return F.transform(column, lambda value: flattened(value, self.part))
+        # Not with `transform`, which fails on NULLs if the elements are numbers, and a Parquet file
+        # has nothing but NULLs in all its lists (seen in Spark 4.3.0).
+        return column.cast(T.ArrayType(self.part.wide))
 
 
 @dataclass(frozen=True)

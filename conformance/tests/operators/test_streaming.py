@@ -14,9 +14,14 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from reference.errors import QueryError
+from reference.streams import Constant, Punctuation
 from spark_impl import Progress, ProgressListener, Relation, count, use_rocksdb, windowed
+from spark_impl.streaming.promises import Promises
+from spark_impl.streaming.spreading import read_promises
+from spark_impl.times import Clock
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -239,3 +244,18 @@ def test_the_count_of_everything_begins_with_the_first_row(streams: Streams) -> 
     found = streams.entries()
     assert found == expected(total(streams.batch), 40 * SECOND)
     assert found[0, 3 * SECOND] == 1
+
+
+def test_promises_of_nothing_but_null_are_read_from_parquet(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    """Spark's `transform` fails on them: their column has a dictionary, and nothing in it."""
+    listed = pa.table({"ts": pa.array([5]), "k": pa.array([[None]], pa.list_(pa.int32()))})
+    pq.write_table(listed, tmp_path / "promises.parquet")
+    read = session.read.schema("ts bigint, k array<int>").parquet(str(tmp_path))
+    fields = [T.StructField("k", T.IntegerType())]
+    clock = Clock(T.LongType())
+    made = Promises.of(read, "ts", None, fields, clock, lambda name, among: among.index(name), "")
+    (packed,) = made.written().collect()
+    promises = read_promises(bytes(packed.rows), made.models)
+    assert promises == [(0, Punctuation(5, (Constant(None),)))]
