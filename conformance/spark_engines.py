@@ -247,6 +247,7 @@ def translated(
     frames: Mapping[str, DataFrame],
     *,
     length_of: Callable[[int], int] = int,
+    window_of: Callable[[Range], Range] = lambda window: window,
     delay: int | None = None,
     use: Use | None = None,
     top: Query | None = None,
@@ -254,7 +255,7 @@ def translated(
 ) -> Relation:
     """A query as a user of the public operators would write it.
 
-    `length_of` gives the lengths of windows in the times of the frames; `delay` is for streams;
+    `length_of` gives lengths in the times of the frames, `window_of` windows; `delay` is for streams;
     `use` names an algorithm to ask for wherever it can do something. `top` is the whole query, if
     this is a part of one. `promises` are the punctuations of streams.
     """
@@ -268,6 +269,7 @@ def translated(
             child,
             frames,
             length_of=length_of,
+            window_of=window_of,
             delay=delay,
             use=use,
             top=top,
@@ -282,7 +284,7 @@ def translated(
                     return windowed(
                         df,
                         TIME,
-                        range=length_of(length),
+                        range=window_of(Range(length, bounds)).length,
                         bounds=bounds,
                         delay=delay,
                         punctuations=promised,

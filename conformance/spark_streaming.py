@@ -326,6 +326,7 @@ class StreamRun:
             self.query,
             frames,
             length_of=self.stretch.length,
+            window_of=self.stretch.window,
             delay=self.schedule.delay,
             use=self.use,
             promises=promises,

@@ -51,6 +51,18 @@ class Stretch:
             return FAR * (self.huge.index(length) + 1)
         return length * SCALE
 
+    def window(self, window: Range) -> Range:
+        """The window, in the times of the streams: rows end where an instant of the case is.
+
+        >>> Stretch(()).window(Range(3)), Stretch(()).window(Range(3, "[]"))
+        (Range(length=3000, bounds='[)'), Range(length=3999, bounds='[]'))
+        """
+        length = self.length(window.length)
+        if window.bounds == "[]" and window.length < HUGE:
+            # The last instant is still in it, and so are the times up to the next one.
+            length += SCALE - 1
+        return Range(length, window.bounds)
+
     @property
     def end(self) -> int:
         """An instant after everything, in the times of the streams."""

@@ -156,8 +156,10 @@ def test_stretched_times_come_back() -> None:
         for time in (origin, origin + 9):
             there = stretch.there(time, origin)
             assert stretch.back(there, origin) == time
-            # A closed range ends one tick of the streams after the instant that is still in it.
-            assert stretch.back(there + stretch.length(4) + 1, origin) == time + 5
+            # A row ends at the very time of an instant, also one whose last instant is included.
+            assert there + stretch.window(Range(4)).length == stretch.there(time + 4, origin)
+            closed = stretch.window(Range(4, "[]")).length
+            assert there + closed + 1 == stretch.there(time + 5, origin)
             assert stretch.back(there + stretch.length(NEVER - 1), origin) == time + NEVER - 1
             assert stretch.back_watermark(there + 999, origin) == min(time, MAX_TIME - 1)
             # No time of the streams lies between a watermark and the next instant of the case.

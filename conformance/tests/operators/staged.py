@@ -356,7 +356,7 @@ class _StagedRun(StreamRun):
 
     def _stream(self, source: Source, window: Window) -> Flow:
         if isinstance(window, Range):
-            window = Range(self.stretch.length(window.length), window.bounds)
+            window = self.stretch.window(window)
         fields = tuple(
             T.StructField(c.name, spark_type(c.type, T.TimestampNTZType())) for c in source.columns
         )

@@ -137,6 +137,32 @@ def test_a_row_that_ends_at_the_next_instant_holds_no_promise_back() -> None:
         assert any(told.patterns[0].matches(key) for told in step.punctuations)
 
 
+def test_a_row_that_follows_at_once_is_no_new_one() -> None:
+    """Also behind a row whose last instant is included: no time lies between the two."""
+    query = Source("S", "k bigint").window(Range(1, "[]")).distinct()
+    # The row at t ends at t + 2, and one more may come until then: the answer has it already.
+    rows = [StreamTuple(at, (at,)) for at in range(9)]
+    closing = [Punctuation(at + 2, (Constant(at),)) for at in range(9)]
+    others = [StreamTuple(at, (99,)) for at in (6, 8, 12)]
+    case = Case(
+        {"S": Stream(K, (*rows, *closing, *others))},
+        query,
+        steps=({"S": len(rows) + len(closing)}, {"S": 1}, {"S": 1}, {"S": 1}),
+    )
+    (run,) = Staged(1).run([case])
+    assert isinstance(run, Run)
+    assert not list(judge(case, run, LEVELS).wrong())
+    early = [
+        key.value
+        for step in run.steps
+        for told in step.punctuations
+        if isinstance(key := told.patterns[0], Constant)
+        and step.watermark is not None
+        and step.watermark < key.value + 2
+    ]
+    assert early, "none was told before its promise had to bind"
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize(("depth", "buckets"), [(1, 1), (1, 3), (2, 1), (2, 2)])
 def test_generated_queries_with_promises_conform_at_length(depth: int, buckets: int) -> None:
