@@ -256,8 +256,8 @@ def translated(
     """A query as a user of the public operators would write it.
 
     `length_of` gives lengths in the times of the frames, `window_of` windows. `delay` is for
-    streams. `use` names an algorithm to ask for wherever it can do something. `top` is the whole query, if
-    this is a part of one. `promises` are the punctuations of streams.
+    streams. `use` names an algorithm to ask for wherever it can do something. `top` is the whole
+    query, if this is a part of one. `promises` are the punctuations of streams.
     """
     from spark_impl import window_join, windowed
 

@@ -117,14 +117,15 @@ class SparkStreaming:
         groups = [list(g) for _, g in groupby(cases, key=lambda case: (case.query, case.output))]
         pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="tickproof-query")
         try:
-            submitted = []
-            for group in groups:
-                plain = pool.submit(self.runs, group)
-                has_restarts = any(case.restarts for case in group)
-                again = pool.submit(self.runs, group, restarts=True) if has_restarts else plain
-                submitted.append((group, plain, again))
-            for each in submitted:
-                yield from self._together(*each)
+            # With restarts a run takes longest, and so it starts first.
+            again = {
+                at: pool.submit(self.runs, group, restarts=True)
+                for at, group in enumerate(groups)
+                if any(case.restarts for case in group)
+            }
+            plain = [pool.submit(self.runs, group) for group in groups]
+            for at, (group, running) in enumerate(zip(groups, plain, strict=True)):
+                yield from self._together(group, running, again.get(at, running))
         finally:
             pool.shutdown(cancel_futures=True)
 
