@@ -88,7 +88,7 @@ class SparkStreaming:
     """The public operators over streaming DataFrames."""
 
     name = "spark-streaming"
-    # Promises are taken and passed on, but over windows of time some are passed on a step too late.
+    # Promises are taken and passed on; punctual is claimed when enough cases have been clean.
     claims: Claims = Claims(
         levels=frozenset({"final", "prompt", "lean", "durable"}),
         punctuations=False,
