@@ -88,13 +88,7 @@ class SparkStreaming:
     """The public operators over streaming DataFrames."""
 
     name = "spark-streaming"
-    # Promises are taken and passed on; punctual is claimed when enough cases have been clean.
-    claims: Claims = Claims(
-        levels=frozenset({"final", "prompt", "lean", "durable"}),
-        punctuations=False,
-        cases_per_query=500,
-        beyond=never_told,
-    )
+    claims: Claims = Claims(cases_per_query=500, beyond=never_told)
 
     def __init__(self, session: SparkSession | None = None, algorithm: str | None = None) -> None:
         from pyspark.sql import SparkSession
