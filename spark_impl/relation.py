@@ -31,20 +31,39 @@ from reference.aggregates import BUILT_IN, Aggregate, UserFunction, register, us
 from reference.clock import NEVER
 from reference.errors import QueryError
 from reference.expressions import Call, Col, Expr, columns_in
-from reference.query import Within
 from reference.streams import Column
 from reference.types import Type
-from reference.windows import Range, Rows, Unbounded, Window
+from reference.windows import Rows, Unbounded, Window
 from spark_impl import by_algorithm, told
 from spark_impl.algorithms.bounds import Constraint
 from spark_impl.algorithms.catalogue import Situation
-from spark_impl.batch import operators
-from spark_impl.batch.lifetimes import Lifetimes
+from spark_impl.arguments import (
+    check_choice,
+    check_frame,
+    check_kinds,
+    delay_ticks,
+    flat,
+    indented,
+    is_star,
+    open_error,
+    pairs_of,
+    quoted,
+    spelt,
+    unused,
+)
 from spark_impl.batch.subquery import Subquery
+from spark_impl.by_algorithm import Own
 from spark_impl.choosing import Choice, Given, Statistics, choose, named
-from spark_impl.durations import ticks
 from spark_impl.events import RESERVED, Events, names_of, place_of, window_of, window_text
-from spark_impl.layout import Fields, columns_of
+from spark_impl.layout import columns_of
+from spark_impl.rewriting import (
+    driver,
+    only_columns,
+    only_where,
+    rewritten,
+    under_names,
+    with_names,
+)
 from spark_impl.sparktypes import key_type, model_columns, plain_type, same_type
 from spark_impl.streaming import flow
 from spark_impl.streaming.buckets import DEFAULT_BUCKETS
@@ -58,11 +77,6 @@ LATE = ("drop", "error")
 
 _WINDOW_FUNCTION = re.compile(r" OVER |WindowExpression")
 """How a Column with a window function may show itself; a Column with a text may, too."""
-
-DEFAULT_DELAY = "10 seconds"
-
-Own = Lifetimes | Flow
-"""The rows of a relation, in batch or streaming."""
 
 Facts = Statistics | Sequence[Statistics] | Mapping[str, Statistics] | None
 """Statistics of each input of an operator, for the planner."""
@@ -132,11 +146,18 @@ def windowed(
     <BLANKLINE>
     """
     window = window_of(range, rows, unbounded, bounds, partition_by, order_by)
-    _check_choice("null_ts", null_ts, NULL_TS)
-    _check_choice("late", late, LATE)
-    _check_frame(df, "windowed")
+    check_choice("null_ts", null_ts, NULL_TS)
+    check_choice("late", late, LATE)
+    check_frame(df, "windowed")
     events = Events.of(
-        df, ts, window, scope, null_ts == "drop", "windowed", late, _delay(df, delay, "windowed")
+        df,
+        ts,
+        window,
+        scope,
+        null_ts == "drop",
+        "windowed",
+        late,
+        delay_ticks(df, delay, "windowed"),
     ).promised(punctuations, ts, scope, "windowed")
     events.refuse_nulls("windowed")
     return _leaf(events, ts)
@@ -180,10 +201,10 @@ def window_join(
         named(algorithm, "window_join")
     if not isinstance(inputs, Mapping) or len(inputs) < 2:
         raise QueryError("window_join: give at least two inputs, as {'a': df, 'b': df}")
-    _check_kinds(inputs)
-    pairs = _pairs(within, inputs)
-    _check_choice("null_ts", null_ts, NULL_TS, "window_join")
-    _check_choice("late", late, LATE, "window_join")
+    check_kinds(inputs)
+    pairs = pairs_of(within, inputs)
+    check_choice("null_ts", null_ts, NULL_TS, "window_join")
+    check_choice("late", late, LATE, "window_join")
     promises = dict(punctuations or {})
     if unknown := sorted(set(promises) - set(inputs)):
         raise QueryError(f"window_join: punctuations= names {unknown[0]!r}, which is no input")
@@ -191,7 +212,7 @@ def window_join(
     for name, df in inputs.items():
         what = f"window_join, input {name!r}"
         leaves[name] = Events.of(
-            df, ts, Unbounded(), scope, null_ts == "drop", what, late, _delay(df, delay, what)
+            df, ts, Unbounded(), scope, null_ts == "drop", what, late, delay_ticks(df, delay, what)
         ).promised(promises.get(name), ts, scope, what)
     relations = {name: _leaf(events, ts) for name, events in leaves.items()}
     first, *others = relations.values()
@@ -214,13 +235,13 @@ def window_join(
 
     def build(at: SparkColumn | None) -> Own:
         own = [first._built(at)]
-        own += [_renamed(other._built(at), names) for other, _, names in mates]
+        own += [with_names(other._built(at), names) for other, _, names in mates]
         shared = mates[0][1]
         named = dict(zip(relations, own, strict=True))
         prepared = choice and choice.prepared(situation)
         if prepared:
             return by_algorithm.window_join(named, pairs, shared, bool(directed), prepared)
-        made: Own = _driver(own[0]).window_join(named, pairs, shared, bool(directed))
+        made: Own = driver(own[0]).window_join(named, pairs, shared, bool(directed))
         return made
 
     arrow = "->" if directed else "~"
@@ -265,7 +286,7 @@ class Relation:
         how = f" [{self._whole.how}]" if shows_how and self._whole.how else ""
         chosen = [] if choice is None else [f"  | {line}" for line in choice.text.splitlines()]
         self._text: str = "\n".join(
-            [plan + how, *chosen, *(_indented(each._text) for each in below)]
+            [plan + how, *chosen, *(indented(each._text) for each in below)]
         )
 
     @property
@@ -315,11 +336,11 @@ class Relation:
 
         def build(at: SparkColumn | None) -> Own:
             own = self._built(at)
-            return _where(own, condition, "where")
+            return only_where(own, condition, "where")
 
         return Relation(
             build,
-            f"where({_text(condition)})",
+            f"where({spelt(condition)})",
             self._clock,
             [self],
             is_join=self._is_join,
@@ -343,11 +364,11 @@ class Relation:
         +-----+----+
         <BLANKLINE>
         """
-        chosen: list[SparkColumn | str] = _flat(columns)
+        chosen: list[SparkColumn | str] = flat(columns)
         if not chosen:
             raise QueryError("select: name at least one column")
-        if self._open and any(map(_is_star, chosen)):
-            raise _open_error("select")
+        if self._open and any(map(is_star, chosen)):
+            raise open_error("select")
         self._refuse_open(lambda df: df.select(*chosen), "select")
         self._refuse_window_functions(chosen)
 
@@ -356,15 +377,15 @@ class Relation:
             every = [
                 F.col(RESERVED + f"c{place}").alias(name) for place, name in enumerate(own.names)
             ]
-            wanted = [c for column in chosen for c in (every if _is_star(column) else [column])]
+            wanted = [c for column in chosen for c in (every if is_star(column) else [column])]
             extra = [RESERVED + name for name in own.extra]
-            stars = any(map(_is_star, chosen))
+            stars = any(map(is_star, chosen))
             # A select may explode a row into none.
-            return _rewritten(
+            return rewritten(
                 own, lambda named: named.select(*wanted, *extra), "select", stars, filters=True
             )
 
-        shown = ", ".join(map(_text, chosen))
+        shown = ", ".join(map(spelt, chosen))
         return Relation(
             build,
             f"select({shown})",
@@ -406,7 +427,7 @@ class Relation:
         +---+----+---+---+----+
         <BLANKLINE>
         """
-        others: list[Relation] = _flat([other])
+        others: list[Relation] = flat([other])
         if not others:
             raise QueryError("join: give at least one other relation")
         for each in others:
@@ -422,19 +443,19 @@ class Relation:
 
         def build(at: SparkColumn | None) -> Own:
             made = self._built(at)
-            inputs = [made, *(_renamed(each._built(at), renamed) for each, _, renamed in mates)]
+            inputs = [made, *(with_names(each._built(at), renamed) for each, _, renamed in mates)]
             prepared = choice and choice.prepared(situation)
             if prepared:
                 made = by_algorithm.join(inputs, keys, prepared)
             else:
                 for theirs in inputs[1:]:
-                    made = _driver(made).join(made, theirs, keys)
+                    made = driver(made).join(made, theirs, keys)
             if theta is None:
                 return made
-            return _where(made, theta, "join")
+            return only_where(made, theta, "join")
 
         shown = [*(f"on {key}" for key in keys)]
-        shown += [f"theta {_text(theta)}"] if theta is not None else []
+        shown += [f"theta {spelt(theta)}"] if theta is not None else []
         plan = f"join({', '.join(shown)})"
         return Relation(build, plan, self._clock, [self, *others], is_join=True, choice=choice)
 
@@ -521,7 +542,7 @@ class Relation:
             prepared = choice and choice.prepared(situation)
             if prepared:
                 return by_algorithm.set_operator(name, mine, theirs, prepared)
-            made: Own = getattr(_driver(mine), name)(mine, theirs)
+            made: Own = getattr(driver(mine), name)(mine, theirs)
             return made
 
         splits = name != "union"
@@ -567,7 +588,7 @@ class Relation:
             prepared = choice and choice.prepared(situation)
             if prepared:
                 return by_algorithm.distinct(own, keys, prepared)
-            made: Own = _driver(own).distinct(own, keys)
+            made: Own = driver(own).distinct(own, keys)
             return made
 
         free = [at for at, name in enumerate(self.columns) if name not in keys] if keys else []
@@ -600,7 +621,7 @@ class Relation:
         +---+---+
         <BLANKLINE>
         """
-        resolved = self._keys(names_of(_flat(keys), "group_by"), "group_by")
+        resolved = self._keys(names_of(flat(keys), "group_by"), "group_by")
         for key in resolved:
             self._refuse_open_column(key, "group_by")
         situation = Situation("group_by", (self._window,), len(resolved))
@@ -834,8 +855,8 @@ class Relation:
         more = {**({"scope": "scope"} if own.scoped else {}), **extra}
         taken = {name.lower() for name in own.names}
         made = dict(zip(columns_of(len(own.fields)), own.names, strict=True))
-        chosen = [f"{place} AS {_quoted(name)}" for place, name in made.items()]
-        chosen += [f"{text} AS {_quoted(_unused(name, taken))}" for name, text in more.items()]
+        chosen = [f"{place} AS {quoted(name)}" for place, name in made.items()]
+        chosen += [f"{text} AS {quoted(unused(name, taken))}" for name, text in more.items()]
         if isinstance(rows, Subquery):
             return rows.select(*chosen).df
         return rows.selectExpr(*chosen)
@@ -881,7 +902,7 @@ class Relation:
 
     def _refuse_open_column(self, name: str, what: str) -> None:
         if self._place(name, what) in self._open:
-            raise _open_error(what, name)
+            raise open_error(what, name)
 
     def _refuse_any_open(self, what: str) -> None:
         if self._open:
@@ -895,13 +916,13 @@ class Relation:
         if not self._open:
             return
         own = self._whole
-        use(_named(own)).schema  # noqa: B018 - what Spark has to say comes first
+        use(under_names(own)).schema  # noqa: B018 - what Spark has to say comes first
         kept = [place for place in range(len(own.fields)) if place not in self._open]
         closed = own.df.select(*(f"c{place}" for place in kept))
         try:
             use(closed.toDF(*(own.names[place] for place in kept))).schema  # noqa: B018
         except AnalysisException:
-            raise _open_error(what) from None
+            raise open_error(what) from None
 
     def _refuse_window_functions(self, columns: Iterable[object]) -> None:
         """A function of other rows would see rows of other instants."""
@@ -910,11 +931,11 @@ class Relation:
                 continue
             try:
                 # Spark knows for certain: it has no window functions in WHERE.
-                _named(self._whole).where(column.isNull()).schema  # noqa: B018
+                under_names(self._whole).where(column.isNull()).schema  # noqa: B018
             except AnalysisException as error:
                 if "WINDOW_FUNCTION" in str(error.getCondition()):
                     raise QueryError(
-                        f"select: {_text(column)} looks at other rows; use group_by and join"
+                        f"select: {spelt(column)} looks at other rows; use group_by and join"
                     ) from None
 
 
@@ -975,11 +996,11 @@ class Grouped:
         choice = self.choice
 
         def build(at: SparkColumn | None) -> Own:
-            own = _only(below._built(at), wanted)
+            own = only_columns(below._built(at), wanted)
             prepared = choice and choice.prepared(Situation("group_by", (below._window,)))
             if prepared:
                 return by_algorithm.group_by(own, self.keys, made, tuple(functions), prepared)
-            grouped: Own = _driver(own).group_by(own, self.keys, made, tuple(functions))
+            grouped: Own = driver(own).group_by(own, self.keys, made, tuple(functions))
             return grouped
 
         shown = ", ".join([*self.keys, *(_shown_aggregate(n, m) for n, m in aggregates.items())])
@@ -1086,99 +1107,6 @@ def _leaf(events: Events, ts: str) -> Relation:
     return Relation(events.rows, plan, events.clock, events=events, window=events.window)
 
 
-def _driver(own: Own) -> Any:
-    """The module whose operators work on such rows; both have the same ones."""
-    return flow if isinstance(own, Flow) else operators
-
-
-def _named(own: Own, df: DataFrame | None = None, stars: bool = False) -> DataFrame:
-    """The rows under the user's names; the machinery's columns under reserved ones.
-
-    With `stars`, the columns are there a second time, under reserved names by position.
-    """
-    by_position = columns_of(len(own.fields))
-    twice = by_position if stars else []
-    names = [*own.names, *(RESERVED + name for name in (*twice, *own.extra))]
-    rows = own.df if df is None else df
-    return rows.select(*by_position, *twice, *own.extra).toDF(*names)
-
-
-def _rewritten(
-    own: Own,
-    change: Callable[[DataFrame], DataFrame],
-    what: str,
-    stars: bool = False,
-    filters: bool = False,
-) -> Own:
-    """The rows after a change under the user's names, back by position."""
-    every = change(_named(own, stars=stars)).schema.fields
-    fields = tuple(every[: len(every) - len(own.extra)])
-    for field in fields:
-        if field.name.startswith(RESERVED):
-            raise QueryError(f"{what}: {RESERVED}... is reserved; write all columns as '*'")
-    names = [*columns_of(len(fields)), *own.extra]
-
-    def by_position(df: DataFrame) -> DataFrame:
-        return change(_named(own, df, stars)).toDF(*names)
-
-    if isinstance(own, Flow) and own.punctuated:
-        places = told.moves(own, by_position, len(fields))
-        return own.changed(by_position, fields, filters, places)
-    return own.changed(by_position, fields, filters)
-
-
-def _where(own: Own, condition: SparkColumn | str, what: str) -> Own:
-    """The rows for which a condition under the user's names is true."""
-    sign = RESERVED + "sign"
-    return _rewritten(
-        own, lambda named: told.filtered(named, condition, own, sign), what, filters=True
-    )
-
-
-def _only(own: Own, places: Sequence[int]) -> Own:
-    """Some of the columns; one that says nothing if there are none."""
-    extra = own.extra
-    columns = [f"c{place} AS c{at}" for at, place in enumerate(places)]
-    fields: Fields = tuple(own.fields[place] for place in places)
-    moves: list[int | None] = [*places]
-    if not places:
-        columns = ["true AS c0"]
-        fields = (T.StructField("", T.BooleanType()),)
-        moves = [None]
-    if isinstance(own, Flow):
-        return own.changed(lambda df: df.selectExpr(*columns, *extra), fields, moves=moves)
-    return replace(own, rows=own.rows.select(*columns, *extra), fields=fields, entries=None)
-
-
-def _renamed(own: Own, names: Mapping[int, str]) -> Own:
-    """Columns that are joined on, under the name that they have on the left."""
-    fields = tuple(
-        T.StructField(names[at], field.dataType, field.nullable) if at in names else field
-        for at, field in enumerate(own.fields)
-    )
-    return replace(own, fields=fields)
-
-
-# --- names ----------------------------------------------------------------------------------------
-
-
-def _flat(given: Sequence[Any]) -> list[Any]:
-    """Arguments one by one, or as one list, as Spark's own methods take them."""
-    return list(given[0] if len(given) == 1 and isinstance(given[0], list | tuple) else given)
-
-
-def _is_star(column: object) -> bool:
-    return isinstance(column, str) and column == "*"
-
-
-def _text(given: object) -> str:
-    """What the user wrote: a Column shows itself as Column<'...'>."""
-    text = str(given)
-    if isinstance(given, SparkColumn):
-        text = text.removeprefix("Column<").removesuffix(">").strip("'")
-    return text
-
-
 def _shown_aggregate(name: str, maker: object) -> str:
     if isinstance(maker, Udaf):
         called = getattr(maker.function, "__name__", type(maker.function).__name__)
@@ -1186,56 +1114,7 @@ def _shown_aggregate(name: str, maker: object) -> str:
     return str(maker(name)) if callable(maker) else name
 
 
-def _unused(name: str, taken: set[str]) -> str:
-    while name.lower() in taken:
-        name = "_" + name
-    taken.add(name.lower())
-    return name
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _indented(text: str) -> str:
-    return "\n".join("  " + line for line in text.splitlines())
-
-
 # --- checks ---------------------------------------------------------------------------------------
-
-
-def _check_choice(label: str, given: str, known: Sequence[str], what: str = "windowed") -> None:
-    if given not in known:
-        raise QueryError(f"{what}: {label}={given!r}; use one of {', '.join(known)}")
-
-
-def _check_frame(df: object, what: str) -> None:
-    if not isinstance(df, DataFrame):
-        raise QueryError(f"{what}: give a DataFrame, not a {type(df).__name__}")
-
-
-def _delay(df: DataFrame, given: str | int | datetime.timedelta | None, what: str) -> int:
-    """How far behind the newest row a row may come, in ticks."""
-    if given is not None and not df.isStreaming:
-        raise QueryError(f"{what}: delay= goes with streaming DataFrames")
-    try:
-        length = ticks(DEFAULT_DELAY if given is None else given)
-    except QueryError as error:
-        raise QueryError(f"{what}: delay=: {error}") from None
-    if length < 0:
-        raise QueryError(f"{what}: delay={given!r} is negative")
-    return length
-
-
-def _check_kinds(inputs: Mapping[str, object]) -> None:
-    streaming = [n for n, df in inputs.items() if isinstance(df, DataFrame) and df.isStreaming]
-    if streaming and len(streaming) < len(inputs):
-        raise QueryError(
-            f"window_join: {', '.join(map(repr, streaming))} is streaming and the others are not; "
-            "use one kind of input"
-        )
-    for name, df in inputs.items():
-        _check_frame(df, f"window_join, input {name!r}")
 
 
 def _keys(
@@ -1258,32 +1137,3 @@ def _keys(
     for relation in (left, right):
         model_columns(relation._whole.fields, what)
     return keys, places
-
-
-def _pairs(within: object, inputs: Mapping[str, object]) -> list[Within]:
-    if not isinstance(within, Mapping):
-        raise QueryError("window_join: write within as {('a', 'b'): '5 s'}")
-    found: list[Within] = []
-    for pair, length in within.items():
-        if not isinstance(pair, tuple) or len(pair) != 2:
-            raise QueryError(f"window_join: within names {pair!r}; name pairs, as ('a', 'b')")
-        for name in pair:
-            if name not in inputs:
-                raise QueryError(
-                    f"window_join: within names {name!r}; the inputs are {', '.join(inputs)}"
-                )
-        first, second = pair
-        if first == second or any({w.first, w.second} == {first, second} for w in found):
-            raise QueryError(f"window_join: within names the pair {pair!r} twice, or with itself")
-        try:
-            found.append(Within(first, second, Range(ticks(length), "[]").length))
-        except QueryError as error:
-            raise QueryError(f"window_join: within {pair!r}: {error}") from None
-    return found
-
-
-def _open_error(what: str, name: str = "") -> QueryError:
-    looked_at = f"column {name!r}" if name else "a column here"
-    return QueryError(
-        f"{what}: {looked_at} is left open by distinct(on=...) below; use its key columns only"
-    )
