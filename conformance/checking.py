@@ -26,7 +26,6 @@ from conformance.check import check, check_cases
 from conformance.expected import load_expected
 from conformance.files import write
 from conformance.generate import (
-    CASES_PER_QUERY,
     DEFAULT_CASES,
     DEFAULT_DEPTH,
     DEFAULT_SEED,
@@ -42,7 +41,7 @@ from reference.caseformat import dump_case
 from reference.lanes import format_case_lanes
 from reference.query import OPERATORS
 
-DEFAULT_ADAPTERS = ("in-process", "spark-batch")
+DEFAULT_ADAPTERS = ("in-process", "spark-batch", "spark-streaming")
 ALL_ADAPTERS = (
     "in-process",
     "spark-batch",
@@ -65,7 +64,7 @@ class CheckWish:
     seed: int = DEFAULT_SEED
     operators: tuple[str, ...] = ()
     levels: tuple[str, ...] = ()
-    per_query: int = CASES_PER_QUERY
+    per_query: int | None = None
     depth: int = DEFAULT_DEPTH
     case: str | None = None
     json: Path | None = None

@@ -141,8 +141,14 @@ def _check(
         str, typer.Option(metavar="A,B,...", help="Only these levels, separated by commas.")
     ] = "",
     per_query: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Cases for each query; fewer: more queries.")
-    ] = 50,
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Cases for each query; fewer: more queries. If not given, 50, or what suits an "
+            "engine that starts slowly.",
+        ),
+    ] = None,
     depth: Annotated[
         int, typer.Option(metavar="N", min=1, max=4, help="At most so many operators deep.")
     ] = 3,
