@@ -14,8 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from reference.aggregates import Aggregate, UserFunction
-from reference.expressions import lit
-from reference.query import Distinct, Intersect, Join, Minus, Query, Union, WindowJoin, Within
+from reference.query import Distinct, Intersect, Minus, Query, Union, Within
 from reference.windows import Rows, Unbounded, Window
 from spark_impl.algorithms.runner import COUNTERS
 from spark_impl.batch.lifetimes import Lifetimes
@@ -24,12 +23,12 @@ from spark_impl.layout import (
     Fields,
     Layout,
     grouping,
-    joined_fields,
-    keyed_layout,
+    joining,
+    joining_in_time,
     layout_leaves,
-    layout_sources,
     part_places,
     shared_layout,
+    shared_places,
 )
 from spark_impl.operators.algorithmic import Prepared
 from spark_impl.streaming import flow
@@ -41,17 +40,13 @@ Own = Lifetimes | Flow
 def join(inputs: Sequence[Own], on: Sequence[str], algorithm: Prepared) -> Own:
     """All combinations that agree on the `on` columns and live at one time."""
     inputs = [_tuples(own) for own in inputs] if algorithm.in_one_place else list(inputs)
-    layout = keyed_layout(inputs, on)
-    keys = [layout.sides[0][place] for place in part_places(inputs[0], on)]
-    every = None if on else lit(True)
-    query = Join(tuple(layout_leaves(layout)), tuple(f"c{place}" for place in keys), every)
+    layout, query, places, fields = joining(inputs, on)
     windows = tuple(
         _placed(window, own, layout.sides[side])
         for side, (own, window) in enumerate(zip(inputs, algorithm.windows, strict=False))
     )
     algorithm = replace(algorithm, windows=windows)
-    places = [part_places(own, on) for own in inputs]
-    return _staged(inputs, layout, query, places, joined_fields(inputs, on), algorithm, "join")
+    return _staged(inputs, layout, query, places, fields, algorithm, "join")
 
 
 def _tuples(own: Own) -> Own:
@@ -79,12 +74,7 @@ def window_join(
 ) -> Own:
     """Combinations whose times are close enough, pair by pair."""
     own = list(inputs.values())
-    layout = keyed_layout(own, on)
-    places = [part_places(side, on) for side in own]
-    keys = tuple(f"c{layout.sides[0][place]}" for place in places[0])
-    named = tuple(zip(inputs, layout_sources(layout), strict=True))
-    query = WindowJoin(named, tuple(within), keys, None, directed)
-    fields = joined_fields(own, on)
+    layout, query, places, fields = joining_in_time(inputs, within, on, directed)
     return _staged(own, layout, query, places, fields, algorithm, "window join")
 
 
@@ -161,7 +151,7 @@ def _staged(
         [own for own in inputs if isinstance(own, Lifetimes)],
         layout,
         query,
-        [layout.sides[0][place] for place in places[0]],
+        shared_places(layout, places),
         fields,
         functions=functions,
         with_births=with_births,

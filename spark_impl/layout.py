@@ -13,8 +13,8 @@ from pyspark.sql import types as T
 
 from reference.aggregates import Aggregate
 from reference.clock import NEVER
-from reference.expressions import Call, Col, Expr
-from reference.query import GroupBy, Query, Source, Windowed
+from reference.expressions import Call, Col, Expr, lit
+from reference.query import GroupBy, Join, Query, Source, Windowed, WindowJoin, Within
 from reference.streams import Column
 from reference.windows import Unbounded
 from spark_impl.sparktypes import model_columns, parts, spark_type
@@ -119,6 +119,39 @@ def grouping(
         type_ = like if keeps and like is not None else spark_type(result, like)
         fields.append(T.StructField(item.name, type_))
     return layout, query, places, tuple(fields)
+
+
+def joining(
+    inputs: Sequence[HasFields], on: Sequence[str]
+) -> tuple[Layout, Query, list[list[int]], Fields]:
+    """A join over columns by position: layout, query, places of each input's keys, its columns."""
+    layout = keyed_layout(inputs, on)
+    places = [part_places(own, on) for own in inputs]
+    every = None if on else lit(True)
+    query = Join(tuple(layout_leaves(layout)), _names(shared_places(layout, places)), every)
+    return layout, query, places, joined_fields(inputs, on)
+
+
+def joining_in_time(
+    inputs: Mapping[str, HasFields], within: Sequence[Within], on: Sequence[str], directed: bool
+) -> tuple[Layout, Query, list[list[int]], Fields]:
+    """The same of a `window_join`."""
+    own = list(inputs.values())
+    layout = keyed_layout(own, on)
+    places = [part_places(side, on) for side in own]
+    named = tuple(zip(inputs, layout_sources(layout), strict=True))
+    keys = _names(shared_places(layout, places))
+    query = WindowJoin(named, tuple(within), keys, None, directed)
+    return layout, query, places, joined_fields(own, on)
+
+
+def shared_places(layout: Layout, places: Sequence[Sequence[int]]) -> list[int]:
+    """Where the keys of all inputs travel: they share their places."""
+    return [layout.sides[0][place] for place in places[0]]
+
+
+def _names(places: Sequence[int]) -> tuple[str, ...]:
+    return tuple(f"c{place}" for place in places)
 
 
 def joined_fields(inputs: Sequence[HasFields], on: Sequence[str]) -> Fields:

@@ -6,20 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from reference.aggregates import Aggregate, UserFunction
-from reference.expressions import lit
-from reference.query import Distinct, Intersect, Join, Minus, WindowJoin, Within
+from reference.query import Distinct, Intersect, Minus, Within
 from spark_impl.batch import near, spells
 from spark_impl.batch.bins import Bins
 from spark_impl.batch.lifetimes import Lifetimes
 from spark_impl.batch.stages import stage
 from spark_impl.layout import (
     grouping,
-    joined_fields,
-    keyed_layout,
+    joining,
+    joining_in_time,
     layout_leaves,
-    layout_sources,
     part_places,
     shared_layout,
+    shared_places,
 )
 
 
@@ -66,11 +65,8 @@ def join(left: Lifetimes, right: Lifetimes, on: Sequence[str]) -> Lifetimes:
         if bins is not None:
             return near.join(left, right, on, bins)
     left, right = (_without_null_keys(side, on) for side in (left, right))
-    layout = keyed_layout([left, right], on)
-    keys = [layout.sides[0][place] for place in part_places(left, on)]
-    every = None if on else lit(True)
-    query = Join(tuple(layout_leaves(layout)), tuple(f"c{place}" for place in keys), every)
-    fields = joined_fields([left, right], on)
+    layout, query, places, fields = joining([left, right], on)
+    keys = shared_places(layout, places)
     return stage([left, right], layout, query, keys, fields, span=near.shortest(left, right))
 
 
@@ -84,18 +80,9 @@ def window_join(
     centre = near.centre_of(inputs, within, directed)
     if centre is not None:
         return near.window_join(inputs, within, on, directed, centre)
-    own = [_without_null_keys(each, on) for each in inputs.values()]
-    layout = keyed_layout(own, on)
-    keys = [layout.sides[0][place] for place in part_places(own[0], on)]
-    named = tuple(zip(inputs, layout_sources(layout), strict=True))
-    query = WindowJoin(
-        named,
-        tuple(within),
-        tuple(f"c{place}" for place in keys),
-        None,
-        directed,
-    )
-    return stage(own, layout, query, keys, joined_fields(own, on))
+    own = {alias: _without_null_keys(each, on) for alias, each in inputs.items()}
+    layout, query, places, fields = joining_in_time(own, within, on, directed)
+    return stage(list(own.values()), layout, query, shared_places(layout, places), fields)
 
 
 def group_by(

@@ -23,17 +23,15 @@ from pyspark.sql import types as T
 
 from reference.aggregates import Aggregate, UserFunction
 from reference.errors import QueryError
-from reference.expressions import lit
-from reference.query import Distinct, Intersect, Join, Minus, Query, WindowJoin, Within
+from reference.query import Distinct, Intersect, Minus, Query, Within
 from reference.windows import Rows, Unbounded, Window
 from spark_impl.layout import (
     Fields,
     Layout,
     grouping,
-    joined_fields,
-    keyed_layout,
+    joining,
+    joining_in_time,
     layout_leaves,
-    layout_sources,
     part_places,
     part_types,
     shared_layout,
@@ -494,12 +492,7 @@ def distinct(own: Flow, on: Sequence[str]) -> Flow:
 
 def join(left: Flow, right: Flow, on: Sequence[str]) -> Flow:
     """All pairs that agree on the `on` columns and live at one time."""
-    layout = keyed_layout([left, right], on)
-    places = [part_places(side, on) for side in (left, right)]
-    keys = [layout.sides[0][place] for place in places[0]]
-    every = None if on else lit(True)
-    query = Join(tuple(layout_leaves(layout)), tuple(f"c{place}" for place in keys), every)
-    fields = joined_fields([left, right], on)
+    layout, query, places, fields = joining([left, right], on)
     return stage([left, right], layout, query, places, fields, "join")
 
 
@@ -510,13 +503,8 @@ def window_join(
     directed: bool,
 ) -> Flow:
     """Combinations whose times are close enough, pair by pair."""
-    own = list(inputs.values())
-    layout = keyed_layout(own, on)
-    places = [part_places(side, on) for side in own]
-    keys = tuple(f"c{layout.sides[0][place]}" for place in places[0])
-    named = tuple(zip(inputs, layout_sources(layout), strict=True))
-    query = WindowJoin(named, tuple(within), keys, None, directed)
-    return stage(own, layout, query, places, joined_fields(own, on), "window join")
+    layout, query, places, fields = joining_in_time(inputs, within, on, directed)
+    return stage(list(inputs.values()), layout, query, places, fields, "window join")
 
 
 def group_by(
