@@ -38,6 +38,8 @@ FLOORS: Mapping[str, float] = {
     "values that return": 0.05,
 }
 """The least number for each case (of the sample, where it is one)."""
+STEP_FLOORS: Mapping[str, float] = {"late rows": 0.1}
+"""The least number for each case with steps, of an engine that takes any."""
 OWN_FLOORS: Mapping[str, Mapping[str, float]] = {
     "distinct": {"replaced representatives": 1.0},
     "group_by": {"groups that empty and return": 0.5},
@@ -47,10 +49,12 @@ OWN_FLOORS: Mapping[str, Mapping[str, float]] = {
 _COUNTED_IN = {
     "replaced representatives": "cases looked at",
     "early punctuations": "cases with steps",
+    "late rows": "cases with steps",
 }
 """What a count is a share of, if it is not all cases."""
-_ENOUGH_OF = {"cases": ENOUGH, "cases looked at": ENOUGH // 5, "cases with steps": 500}
-"""With fewer of these there is no floor; an early punctuation takes a rare coincidence."""
+_ENOUGH_OF = {"late rows": 20, "early punctuations": 500}
+"""With fewer cases (looked at, with steps) there is no floor: an early punctuation takes a rare
+coincidence. For other counts a fifth of `ENOUGH` will do."""
 _STREAMS = {
     "ties": "tie",
     "duplicates in the streams": "duplicate",
@@ -156,11 +160,11 @@ def too_little(operator: str, counts: Mapping[str, int]) -> list[str]:
             continue
         of = counts["cases looked at" if name in _STREAMS else "cases"]
         found += _complaint(operator, name, counts.get(name, 0), least, of)
-    for name, least in OWN_FLOORS.get(operator, {}).items():
+    for name, least in {**STEP_FLOORS, **OWN_FLOORS.get(operator, {})}.items():
         share = _COUNTED_IN.get(name, "cases")
         of = counts.get(share, 0)
         # What was not counted is not claimed: an engine that passes on no punctuations has none.
-        if name in counts and of >= _ENOUGH_OF[share]:
+        if name in counts and of >= _ENOUGH_OF.get(name, ENOUGH // 5):
             found += _complaint(operator, name, counts[name], least, of)
     return found
 

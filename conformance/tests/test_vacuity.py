@@ -6,10 +6,16 @@ import fixtures
 from conformance.bulk import expected_changelogs
 from conformance.expectation import Expectation
 from conformance.promised import early_punctuations
-from conformance.vacuity import OWN_FLOORS, in_groups, in_representatives, too_little
+from conformance.vacuity import (
+    OWN_FLOORS,
+    STEP_FLOORS,
+    in_groups,
+    in_representatives,
+    too_little,
+)
 from reference import Range, Source, count, parse_lanes
 from reference.arrivals import admitted
-from reference.query import Query
+from reference.query import OPERATORS, Query
 from reference.streams import StreamTuple
 
 S = Source("S", "k bigint", "v string")
@@ -61,19 +67,21 @@ def test_a_punctuation_is_early_while_an_input_is_open() -> None:
     assert early_punctuations(regular, Expectation(regular)) == 0
 
 
-def test_too_little_of_what_only_one_operator_shows_fails_the_run() -> None:
+def test_too_little_of_what_only_some_can_show_fails_the_run() -> None:
     enough = {"cases": 1_000, "cases looked at": 80, "cases with steps": 500}
     plenty = dict.fromkeys(
         [
             "cases with answers", "rows that come", "rows that go", "ties", "duplicates in the "
-            "streams", "arrivals at an expiry", "values that return",
+            "streams", "arrivals at an expiry", "values that return", "late rows",
         ],
         1_000,
     )  # fmt: skip
-    for operator, floors in OWN_FLOORS.items():
-        for name in floors:
+    for operator in OPERATORS:
+        for name in (*STEP_FLOORS, *OWN_FLOORS.get(operator, {})):
             counts = {**enough, **plenty, name: 0}
             (sentence,) = too_little(operator, counts)
             assert sentence.startswith(f"{operator}: {name} 0 times in ")
             assert too_little(operator, {**counts, name: 1_000}) == []
             assert too_little(operator, {**enough, **plenty}) == []
+            # Where nothing has steps, nothing can be late.
+            assert too_little(operator, {**plenty, "cases": 1_000, "cases looked at": 80}) == []
