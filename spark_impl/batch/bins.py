@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from spark_impl.batch.subquery import Subquery
 
-LENGTH = 4
+LENGTH = 8
 """The length of a bin, in the longest stretch of time that one row can see. In shorter bins more
 rows stand twice, in longer ones more pairs are looked at that are not near each other."""
 LONGEST = 2**60

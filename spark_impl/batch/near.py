@@ -25,7 +25,10 @@ def join(left: Lifetimes, right: Lifetimes, on: Sequence[str], bins: Bins) -> Li
     scope = left.scope
     first = bins.first("ts", right.span - 1)
     twice = looking(left.rows, first, bins.own("(ets - 1)"))
-    places = {"l": f"{first} + step", "r": bins.own("ts")}
+    # Only a row that may stand twice takes its place along; the other's is made where it is needed.
+    at_left = place([*_key_forms(left, on), *scope], f"{first} + step")
+    at_right = place([*_key_forms(right, on, "r"), *(f"r{n}" for n in scope)], bins.own("rts"))
+    more = {"l": [f"{at_left} AS lplace"], "r": []}
     ends = {}
     sides = []
     for letter, rows, own in (("l", twice, left), ("r", right.rows, right)):
@@ -37,12 +40,11 @@ def join(left: Lifetimes, right: Lifetimes, on: Sequence[str], bins: Bins) -> Li
             ends[letter] = f"{letter}ets"
             names.append("ets")
         columns = [f"{name} AS {letter}{name}" for name in names]
-        met_at = place([*_key_forms(own, on), *scope], places[letter])
-        sides.append(rows.select(*columns, f"{met_at} AS {letter}place"))
+        sides.append(rows.select(*columns, *more[letter]))
     pairs = [(f"lc{left.place(n)}", f"rc{right.place(n)}") for n in on]
     pairs += [(f"l{name}", f"r{name}") for name in scope]
     alive = [f"lts < {ends['r']}", f"rts < {ends['l']}"]
-    met = " AND ".join(["lplace = rplace", *same(pairs), *alive])
+    met = " AND ".join([f"lplace = {at_right}", *same(pairs), *alive])
     rest = [
         f"{letter}c{at}"
         for letter, own in (("l", left), ("r", right))
@@ -126,11 +128,9 @@ def window_join(
     letter = {alias: f"i{at}" for at, alias in enumerate(inputs)}
     scope = inputs[centre.alias].scope
 
-    def placed(alias: str, rows: Subquery, bin_: str) -> Subquery:
+    def named(alias: str, rows: Subquery, *more: str) -> Subquery:
         names = [*columns_of(len(inputs[alias].fields)), "ts", *scope]
-        here = place([*_key_forms(inputs[alias], on), *scope], bin_)
-        columns = [f"{name} AS {letter[alias]}{name}" for name in names]
-        return rows.select(*columns, f"{here} AS {letter[alias]}place")
+        return rows.select(*(f"{name} AS {letter[alias]}{name}" for name in names), *more)
 
     def keys(alias: str) -> list[str]:
         places = [f"{letter[alias]}c{inputs[alias].place(name)}" for name in on]
@@ -139,7 +139,10 @@ def window_join(
     def time(alias: str) -> str:
         return f"{letter[alias]}ts"
 
-    found = placed(centre.alias, inputs[centre.alias].rows, centre.bins.own("ts"))
+    found = named(centre.alias, inputs[centre.alias].rows)
+    forms = _key_forms(inputs[centre.alias], on, letter[centre.alias])
+    forms += [f"{letter[centre.alias]}{name}" for name in scope]
+    at_centre = place(forms, centre.bins.own(time(centre.alias)))
     seen = {centre.alias}
     for alias, (back, ahead) in centre.others.items():
         first = centre.bins.first("ts", back)
@@ -151,9 +154,10 @@ def window_join(
             if alias in (pair.first, pair.second) and {pair.first, pair.second} <= seen
             for bound in _near(time(pair.first), time(pair.second), pair, directed)
         ]
-        met = [f"{letter[centre.alias]}place = {letter[alias]}place"]
+        met = [f"{letter[alias]}place = {at_centre}"]
         met += same(list(zip(keys(centre.alias), keys(alias), strict=True)))
-        more = placed(alias, looks, f"{first} + step")
+        here = place([*_key_forms(inputs[alias], on), *scope], f"{first} + step")
+        more = named(alias, looks, f"{here} AS {letter[alias]}place")
         found = found.join(more, " AND ".join([*met, *near]))
     shared = _key_forms(next(iter(inputs.values())), on, "i0")
     rest = [
@@ -164,11 +168,13 @@ def window_join(
     ]
     newest = f"greatest({', '.join(map(time, inputs))}) AS ts"
     kept = [f"i0{name} AS {name}" for name in scope]
+    columns = [*_in_places([*shared, *rest]), newest]
     return Lifetimes(
-        found.select(*_in_places([*shared, *rest]), newest, f"{NEVER}L AS ets", *kept),
+        found.select(*columns, f"{NEVER}L AS ets", *kept),
         joined_fields(list(inputs.values()), on),
         inputs[centre.alias].scoped,
         tuple(each for own in inputs.values() for each in own.births),
+        entries=found.select(*columns, "1 AS sign", *kept),
         how=f"Spark SQL: equal keys in bins of {centre.bins.length} us around "
         f"{centre.alias}, then times that are near",
     )
