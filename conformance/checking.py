@@ -41,7 +41,7 @@ from reference.caseformat import dump_case
 from reference.lanes import format_case_lanes
 from reference.query import OPERATORS
 
-DEFAULT_ADAPTERS = ("in-process", "spark-batch")
+DEFAULT_ADAPTERS = ("in-process", "spark-batch", "spark-streaming")
 ALL_ADAPTERS = (
     "in-process",
     "spark-batch",

@@ -185,7 +185,7 @@ class Generator:
         """The tuples of cases that arrive all at once."""
         return bulk_cases(task.query, task.cases, self._seed(task), tuples=self.plan.tuples)
 
-    def stepped(self, task: Task, many: int | None = None) -> list[Case]:
+    def stepped(self, task: Task, many: int | None = None, silence: bool = True) -> list[Case]:
         """Cases in steps, with promises and restarts, of several kinds; a share of the task's."""
         many = max(1, task.cases // STEPPED_SHARE) if many is None else many
         tuples = min(self.plan.tuples, MOST_STEPPED_TUPLES)
@@ -198,7 +198,7 @@ class Generator:
         for at in range(many):
             dice = Rolled(f"{self._seed(task)}/{at}/kind")
             case = broken[at] if chance(dice, DISHONEST) else honest[at]
-            if chance(dice, SILENT):
+            if chance(dice, SILENT) and silence:
                 case = with_silence(dice, case)
             if "append" in outputs and (len(outputs) == 1 or chance(dice, APPENDING)):
                 case = replace(case, output="append")

@@ -24,6 +24,7 @@ from conformance.algorithms import Use
 from conformance.algorithms import claims as algorithm_claims
 from conformance.quiet import greetings_left_out
 from conformance.run import Failure, Run, StepReport
+from conformance.spark_home import set_home
 from conformance.versions import installed_version
 from reference.aggregates import Aggregate
 from reference.arrivals import admitted
@@ -78,6 +79,7 @@ def local_session() -> SparkSession:
         raise NotInstalledError(
             "Java 17, which Spark needs,", "apt install openjdk-17-jre-headless, or set JAVA_HOME"
         )
+    set_home()
     # Spark's workers take the first python3 on the PATH otherwise, which knows nothing of us.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

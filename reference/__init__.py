@@ -3,6 +3,10 @@
 Nothing here knows of Spark, nor of any implementation under test.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from reference.aggregates import Aggregate, register
 from reference.case import AppendRow, Case, Change
 from reference.caseformat import (
@@ -17,7 +21,6 @@ from reference.clock import MAX_TIME, MIN_TIME, NEVER
 from reference.errors import CaseError, QueryError, TickproofError
 from reference.expressions import Call, Col, Expr, Lit, col, lit
 from reference.lanes import format_case_lanes, format_lanes, parse_lanes
-from reference.oracle import answer_at, append_output, changelog, snapshots
 from reference.query import (
     Distinct,
     GroupBy,
@@ -57,6 +60,9 @@ from reference.streams import (
 )
 from reference.types import Type
 from reference.windows import Range, Rows, Unbounded
+
+if TYPE_CHECKING:
+    from reference.oracle import answer_at, append_output, changelog, snapshots
 
 __all__ = [
     "MAX_TIME",
@@ -127,3 +133,12 @@ __all__ = [
     "user",
     "window_join",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("answer_at", "append_output", "changelog", "snapshots"):
+        # Late, because who needs the data model only (Spark's executors) needs no DuckDB.
+        from reference import oracle
+
+        return getattr(oracle, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -29,6 +29,7 @@ from spark_impl.operators.base import State
 from spark_impl.operators.input import InputOperator
 from spark_impl.operators.output import AppendOperator
 from spark_impl.plan import Node, Plan
+from spark_impl.worker import settle
 
 SLICE_ROWS = 262_144
 BIRTH = -1
@@ -74,6 +75,7 @@ class Stage:
         self, batches: Iterator[pa.RecordBatch]
     ) -> Iterator[tuple[dict[str, int] | None, Frame]]:
         """The work so far and the output of each slice."""
+        settle()
         for made in self.functions:
             register(made.name, made.function, takes=made.takes, result=made.result)
         plan = _StagePlan(self.query, self.scoped, self.algorithm)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,3 +50,9 @@ def test_a_layer_knows_nothing_of_those_above_it(layer: str) -> None:
         if any(is_within(module, package) for package in FORBIDDEN[layer])
     ]
     assert not wrong
+
+
+@pytest.mark.parametrize("module", ["spark_impl.stage", "spark_impl.streaming.processor"])
+def test_executors_need_no_duckdb(module: str) -> None:
+    code = f"import sys; sys.modules['duckdb'] = None; import {module}"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

@@ -23,6 +23,7 @@ from spark_impl.state import frame_from_bytes
 from spark_impl.streaming.memory import Clock, Memory, forget_unused
 from spark_impl.streaming.shell import Variables, declared
 from spark_impl.streaming.spreading import promised_input
+from spark_impl.worker import settle
 
 PORTION: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
@@ -63,6 +64,7 @@ class BucketProcessor(StatefulProcessor):
         self._memory = Memory(variables, self.name, self._identity)
         self._seen: set[object] = set()
         forget_unused()
+        settle()
 
     def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:  # noqa: N802, N803
         """Called in the first micro-batch: wake every bucket up, those without rows too."""
