@@ -538,7 +538,8 @@ class _Holdings:
         ]
         for (number, windowed), holders in bags.items():
             name = windowed.source.name
-            whole, unclear = merged(holders, self.admitted[number][name].tuples)
+            tuples = self.admitted[number][name].tuples
+            whole, unclear = merged(holders, tuples, _is_rows(windowed))
             known, open_ = found[number]
             known[name] += [StreamTuple(*held) for held in whole.elements()]
             open_[name] += [[StreamTuple(*held) for held in possible] for possible in unclear]

@@ -25,6 +25,7 @@ from spark_impl.frame import Frame
 from spark_impl.horizon import Horizon
 from spark_impl.lateness import Gate
 from spark_impl.operators.base import Origin
+from spark_impl.operators.leaf import RowsLeaf
 from spark_impl.plan import By, Plan, PlanState
 from spark_impl.punctuation.join_rules import Watch
 from spark_impl.punctuation.punctuator import Punctuator, Standing
@@ -231,9 +232,10 @@ class _Run:
             result.held_unclear = {source.name: [] for source in self.sources}
             if result.watermark is not None and result.watermark >= MAX_TIME:
                 continue
-            for (_, stream), holders in places.items():
+            for (leaf, stream), holders in places.items():
                 admitted = self.gates[at][stream].admitted
-                whole, unclear = merged([bags[at] for bags in holders], admitted)
+                counts_rows = isinstance(self.plan.nodes[leaf].operator, RowsLeaf)
+                whole, unclear = merged([bags[at] for bags in holders], admitted, counts_rows)
                 result.held[stream] += whole.elements()
                 result.held_unclear[stream] += unclear
 
@@ -277,13 +279,15 @@ def canonical(entries: Sequence[tuple[int, int, Row]]) -> list[tuple[int, int, R
 
 
 def merged(
-    bags: Sequence[Bag], admitted: Sequence[StreamTuple]
+    bags: Sequence[Bag], admitted: Sequence[StreamTuple], counts_rows: bool = False
 ) -> tuple[Bag, list[tuple[tuple[int, Row], ...]]]:
     """The tuples of a leaf that are held; one that several operators hold is held once.
 
     Of some tuples only a few columns are held: those are found among the ones that another operator
     holds in full, or else among all that were let in. If several of these differ only in what is
     not held, nobody can tell which it is: beside the tuples stands what each such row may be.
+    Where rows push others out (`counts_rows`), an operator gives up the oldest of those that look
+    the same to it, whichever was pushed out, so that their times do not tell them apart.
     """
     whole: Bag = Counter()
     for bag in bags:
@@ -296,7 +300,10 @@ def merged(
         found: Bag = Counter()
         open_: Counter[tuple[tuple[int, Row], ...]] = Counter()
         for ts, row in bag.elements():
-            fitting = [t for t in (*whole, *unused) if t[0] == ts and _fits(t[1], row)]
+            alike = [t for t in (*whole, *unused) if _fits(t[1], row)]
+            fitting = [t for t in alike if t[0] == ts]
+            if counts_rows:
+                fitting += [t for t in alike if t[0] != ts]
             known = next((t for t in fitting if found[t] < whole[t]), None)
             possible = tuple(dict.fromkeys(t for t in fitting if unused[t]))
             if known is None and len(possible) > 1:

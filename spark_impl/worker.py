@@ -11,7 +11,11 @@ def settle() -> None:
     """Leave all that was imported alone from now on.
 
     Spark collects garbage after every task, also in a process that has more tasks to do. To look at
-    the modules again and again takes longer than most tasks of a stream.
+    the modules again and again takes longer than most tasks of a stream. (Elsewhere nothing is
+    left alone: whoever calls an operator in a process of their own decides about its garbage.)
     """
-    gc.collect()
-    gc.freeze()
+    from pyspark import TaskContext
+
+    if TaskContext.get() is not None:
+        gc.collect()
+        gc.freeze()

@@ -1,7 +1,8 @@
 """The long check, for `tox -e soak`: as many cases as a release is judged on.
 
 Each test checks its part and says how many cases it saw; together they are at least 200,000 cases
-in-process and 50,000 through Spark in batch; and 100,000 with punctuations in-process.
+in-process and 50,000 through Spark in batch; and, for `tox -e soak-streaming`, 100,000 with
+punctuations in-process.
 """
 
 import pytest

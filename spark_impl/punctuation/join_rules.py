@@ -56,6 +56,8 @@ class Watch:
     """Promises that did not bind before this step: what they are about could still come."""
     lingering: set[Row] = field(default_factory=set)
     """Keys that others are closed for, of which rows are held that have something to tell."""
+    ended: set[str] = field(default_factory=set)
+    """The streams that were closed for everything when the keys were looked at last."""
 
     def hear(self, stream: str, promises: Iterable[Punctuation]) -> None:
         """A stream has made these promises."""
@@ -67,6 +69,9 @@ class Watch:
         self.lingering = set()
         every, self.fresh = self.fresh or (len(rule.on) > 1 and bool(view.closing)), False
         for n, tap in enumerate(rule.taps):
+            if tap.stream not in self.ended and not view.receives(n):
+                self.ended.add(tap.stream)
+                every = True
             places = [tap.raw_places[at] for at in rule.shared[n]]
             for row in self.arrived.get(tap.stream, ()):
                 keys.add(tuple(None if at is None else normal(row[at]) for at in places))

@@ -164,6 +164,9 @@ def test_a_stream_that_has_ended_frees_the_other_side() -> None:
     assert steps[0].held == {"A": [], "B": []}
     steps = run(case_of(joined(Range(5)), "(1,x)@50 ~0 /", "~0 /"))
     assert [ts for ts, _ in steps[0].held["A"]] == [50]
+    # It frees what came before, too, when other promises have been looked at already.
+    steps = run(case_of(joined(Range(5)), "!(2,*)@90 (1,x)@50 ~0 / ~1 /", f"~0 / ~{MAX_TIME} /"))
+    assert [len(step.held["A"]) for step in steps[:2]] == [1, 0]
 
 
 def test_two_key_columns_are_closed_together() -> None:
