@@ -359,10 +359,17 @@ class AnyJoinRule(Rule):
         choices = [c for c in itertools.product(*rows) if self.to_tell(view, c)]
         if not choices:
             return set()
-        accepted = self.accepted([self.joined([held.row for held in c]) for c in choices])
+        made = [self.joined([held.row for held in c]) for c in choices]
+        accepted = self.accepted(made)
         return {
-            (c[n].waiting, c[n].place) for c, good in zip(choices, accepted, strict=True) if good
+            (c[n].waiting, c[n].place)
+            for c, row, good in zip(choices, made, accepted, strict=True)
+            if good and self.is_told(view, c, row)
         }
+
+    def is_told(self, view: View, parts: Sequence[Held], row: Row) -> bool:
+        """Whether what a combination has to tell does not go under in what others have."""
+        return True
 
 
 class JoinRule(AnyJoinRule):
@@ -433,13 +440,25 @@ class JoinRule(AnyJoinRule):
             return False
         if start > view.watermark:
             return True
-        if end == NEVER:
-            return any(
-                tap.pushes_out(view.ledger(n), held.row)
-                for (n, tap), held in zip(enumerate(self.taps), parts, strict=True)
-            )
-        # Where the ends of all rows are known, whoever told the start tells the end.
-        return end > view.watermark and any(tap.counts_rows for tap in self.taps)
+        # Where the ends of all rows are known, whoever told the start tells the end. A row that
+        # others push out has an end as soon as they come, or as their time does.
+        counted = any(tap.counts_rows for tap in self.taps)
+        return counted and end > view.watermark
+
+    def is_told(self, view: View, parts: Sequence[Held], row: Row) -> bool:
+        if not any(tap.counts_rows for tap in self.taps):
+            return True
+        # A row that is pushed out may make room for one that looks the same.
+        return self._may_be_pushed_out(view, parts) or normal_row(row) in view.snapshot.changing(
+            view.case
+        )
+
+    def _may_be_pushed_out(self, view: View, parts: Sequence[Held]) -> bool:
+        """Whether a tuple can come that ends a combination."""
+        return any(
+            held.end == NEVER and tap.pushes_out(view.ledger(n), held.row)
+            for (n, tap), held in zip(enumerate(self.taps), parts, strict=True)
+        )
 
 
 class WindowJoinRule(AnyJoinRule):

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from reference.clock import MAX_TIME, MIN_TIME, NEVER
 from reference.streams import Column, StreamTuple
-from reference.types import Row
+from reference.types import Row, normal_row
 from spark_impl.convert import cases_of, frame_of_tuples, python_rows
 from spark_impl.encode import hash_columns
 from spark_impl.frame import Frame, Ints
@@ -49,6 +49,18 @@ Entry = tuple[int, Row]
 """A + entry: time and row."""
 
 
+@dataclass(frozen=True)
+class Foreseen:
+    """What will come out if time runs on, by case."""
+
+    canonical: Mapping[int, list[Entry]]
+    """The + entries, without those that a row leaving at the same time hides."""
+    every: Mapping[int, list[Entry]]
+    """All + entries."""
+    changing: Mapping[int, set[Row]]
+    """The rows of which more come than go at some time, or fewer."""
+
+
 @dataclass
 class Snapshot:
     """The state of a plan after a step."""
@@ -59,7 +71,7 @@ class Snapshot:
     _stored: dict[tuple[int, str], dict[int, list[Held]]] = field(default_factory=dict)
     _waiting: dict[tuple[int, int], dict[int, list[Held]]] = field(default_factory=dict)
     _places: dict[tuple[int, str], Ints] = field(default_factory=dict)
-    _to_come: tuple[dict[int, list[Entry]], dict[int, list[Entry]]] | None = None
+    _to_come: Foreseen | None = None
 
     def store(self, node: int, piece: str) -> Store:
         return store_of(self.state[node], piece)
@@ -184,20 +196,27 @@ class Snapshot:
 
         Canonical ones only, if wanted: without those that a row leaving at the same time hides.
         """
+        own = self._in_time.canonical if canonical else self._in_time.every
+        return own.get(case, [])
+
+    def changing(self, case: int) -> set[Row]:
+        """The rows of the output that will come or go, on balance, if nothing else arrives."""
+        return self._in_time.changing.get(case, set())
+
+    @property
+    def _in_time(self) -> Foreseen:
         if self._to_come is None:
             self._to_come = self._foreseen({})
-        return self._to_come[0 if canonical else 1].get(case, [])
+        return self._to_come
 
     def foreseen(self, case: int, stream: str, tuples: Sequence[StreamTuple]) -> list[Entry]:
         """The canonical + entries that will come if just these tuples arrive."""
         leaf = next(node.operator for node in self.plan.nodes if node.stream == stream)
         columns = leaf.schema[self.plan.lead :]
         arriving = frame_of_tuples([(case, tuples)], columns, self.plan.lead)
-        return self._foreseen({stream: arriving})[0].get(case, [])
+        return self._foreseen({stream: arriving}).canonical.get(case, [])
 
-    def _foreseen(
-        self, arrivals: Mapping[str, Frame]
-    ) -> tuple[dict[int, list[Entry]], dict[int, list[Entry]]]:
+    def _foreseen(self, arrivals: Mapping[str, Frame]) -> Foreseen:
         """Let time run to its end: a step is a pure function, so nothing comes of it."""
         lead = self.plan.lead
         _, rows = self.plan.step(self.state, arrivals, Horizon.at(NEVER))
@@ -212,7 +231,10 @@ class Snapshot:
             if sign > 0:
                 every[case].append((ts, row))
         canonical = {case: [e for e, n in own.items() if n > 0] for case, own in net.items()}
-        return canonical, every
+        changing = {
+            case: {normal_row(row) for (_, row), n in own.items() if n} for case, own in net.items()
+        }
+        return Foreseen(canonical, every, changing)
 
 
 _SEGMENT: Final = 2**40

@@ -144,6 +144,22 @@ def test_what_a_window_of_rows_pushes_out_is_still_retracted() -> None:
     assert told(run(case)) == Counter({(1, (1, "x", "y")): 1, (4, (1, "x", "y")): -1})
 
 
+@pytest.mark.parametrize(
+    ("waits", "held_then", "retracted"),
+    [("(2,z)@2", [1], {(2, (1, "x", "y")): -1}), ("(1,y)@2", [], {})],
+    ids=["by another key", "by one that looks the same"],
+)
+def test_a_tuple_that_waits_will_push_another_out(
+    waits: str, held_then: list[int], retracted: dict[tuple[int, tuple[object, ...]], int]
+) -> None:
+    """B is closed and 1 is not, yet x is needed as long as what has come may still end a row."""
+    query = joined(Unbounded(), Rows(1))
+    case = case_of(query, "(1,x)@1 ~1 / ~5", f"(1,y)@1 {waits} !(*,*)@2 ~2 / ~5")
+    steps = run(case)
+    assert told(steps) == Counter({(1, (1, "x", "y")): 1} | retracted)
+    assert [ts for ts, _ in steps[0].held["A"]] == held_then
+
+
 def test_a_chain_of_joins_passes_punctuations_on() -> None:
     c = Source("C", "k bigint", "c string")
     query = joined(Unbounded()).join(c.window(Unbounded()), on="k")
