@@ -448,10 +448,13 @@ class JoinRule(AnyJoinRule):
     def is_told(self, view: View, parts: Sequence[Held], row: Row) -> bool:
         if not any(tap.counts_rows for tap in self.taps):
             return True
-        # A row that is pushed out may make room for one that looks the same.
-        return self._may_be_pushed_out(view, parts) or normal_row(row) in view.snapshot.changing(
-            view.case
-        )
+        if self._may_be_pushed_out(view, parts):
+            return True
+        row = normal_row(row)
+        if self.plan.output == "append" or row in view.snapshot.going(view.case):
+            # What goes may make room for what looks the same: then nobody needs either.
+            return row in view.snapshot.changing(view.case)
+        return max(held.start for held in parts) > view.watermark
 
     def _may_be_pushed_out(self, view: View, parts: Sequence[Held]) -> bool:
         """Whether a tuple can come that ends a combination."""

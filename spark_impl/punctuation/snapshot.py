@@ -59,6 +59,8 @@ class Foreseen:
     """All + entries."""
     changing: Mapping[int, set[Row]]
     """The rows of which more come than go at some time, or fewer."""
+    going: Mapping[int, set[Row]]
+    """The rows that go at some time, though others like them may come."""
 
 
 @dataclass
@@ -203,6 +205,10 @@ class Snapshot:
         """The rows of the output that will come or go, on balance, if nothing else arrives."""
         return self._in_time.changing.get(case, set())
 
+    def going(self, case: int) -> set[Row]:
+        """The rows of the output that will go, if nothing else arrives."""
+        return self._in_time.going.get(case, set())
+
     @property
     def _in_time(self) -> Foreseen:
         if self._to_come is None:
@@ -222,6 +228,7 @@ class Snapshot:
         _, rows = self.plan.step(self.state, arrivals, Horizon.at(NEVER))
         net: dict[int, Counter[Entry]] = defaultdict(Counter)
         every: dict[int, list[Entry]] = defaultdict(list)
+        going: dict[int, set[Row]] = defaultdict(set)
         made = python_rows(rows, self.plan.schema, lead)
         signs = rows["sign"].tolist()
         for case, ts, sign, row in zip(
@@ -230,11 +237,13 @@ class Snapshot:
             net[case][ts, row] += sign
             if sign > 0:
                 every[case].append((ts, row))
+            else:
+                going[case].add(normal_row(row))
         canonical = {case: [e for e, n in own.items() if n > 0] for case, own in net.items()}
         changing = {
             case: {normal_row(row) for (_, row), n in own.items() if n} for case, own in net.items()
         }
-        return Foreseen(canonical, every, changing)
+        return Foreseen(canonical, every, changing, going)
 
 
 _SEGMENT: Final = 2**40
