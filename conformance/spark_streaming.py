@@ -117,15 +117,9 @@ class SparkStreaming:
                 for at, group in enumerate(groups)
                 if any(case.restarts for case in group)
             }
-            # If all have restarts, one run tells everything: it must be right at every level.
-            plain = {
-                at: pool.submit(self.runs, group)
-                for at, group in enumerate(groups)
-                if not all(case.restarts for case in group)
-            }
-            for at, group in enumerate(groups):
-                either = plain.get(at) or again[at]
-                yield from self._together(group, either, again.get(at, either))
+            plain = [pool.submit(self.runs, group) for group in groups]
+            for at, (group, running) in enumerate(zip(groups, plain, strict=True)):
+                yield from self._together(group, running, again.get(at, running))
         finally:
             pool.shutdown(cancel_futures=True)
 

@@ -41,8 +41,8 @@ FLOORS: Mapping[str, float] = {
 STEP_FLOORS: Mapping[str, float] = {"late rows": 0.1}
 """The least number for each case with steps, of an engine that takes any."""
 OWN_FLOORS: Mapping[str, Mapping[str, float]] = {
-    "distinct": {"replaced representatives": 0.5},
-    "group_by": {"groups that empty and return": 0.15},
+    "distinct": {"replaced representatives": 1.0},
+    "group_by": {"groups that empty and return": 0.5},
     "join": {"early punctuations": 0.002},
 }
 """The least number for each case of what only some operators can show."""

@@ -137,7 +137,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in ("answer_at", "append_output", "changelog", "snapshots"):
-        # Late, because who needs the data model only (Spark's executors) needs no DuckDB.
+        # Late, because whoever needs nothing but the data model needs no DuckDB.
         from reference import oracle
 
         return getattr(oracle, name)
