@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from conformance.adapter import Claims
 from conformance.run import LEVELS
 from conformance.shrink import without
+from conformance.vacuity import shows_its_own
 from properties import pools
 from properties.bulk import bulk_cases, bulk_queries, bulk_runs
 from properties.dice import Dice, Rolled, chance, pick
@@ -159,7 +160,8 @@ class Generator:
         """The query, or one like it in which something happens.
 
         A query that gets many cases must not waste them: some have answers and, in every second
-        round, rows go as well as come. (Not in all: windows without end must be tried too.)
+        round, rows go as well as come, groups return, and others take the place of rows that stood
+        for their key. (Not in all: windows without end and groups without keys must be tried too.)
         """
         tried = query
         for _ in range(MOST_PROBES):
@@ -170,10 +172,13 @@ class Generator:
 
     def _happens(self, query: Query, rows_go: bool) -> bool:
         cases = bulk_cases(query, PROBE_CASES, self.plan.seed, tuples=self.plan.tuples)
-        counts = lifted.changelogs(query, cases).column("n").to_pylist()
-        comes = sum(count > 0 for count in counts)
+        answers = lifted.changelogs(query, cases)
+        counts = answers.column("n").to_pylist()
+        comes: int = sum(count > 0 for count in counts)
+        if comes < PROBE_CASES or not rows_go:
+            return comes >= PROBE_CASES
         is_going = min(counts, default=0) < 0 or query.op == "window_join"
-        return comes >= PROBE_CASES and (is_going or not rows_go)
+        return is_going and shows_its_own(query, cases, answers)
 
     # cases
 

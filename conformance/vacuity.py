@@ -126,6 +126,20 @@ def in_representatives(query: Query, cases: Sequence[Tuples]) -> dict[str, int]:
     return {"replaced representatives": replaced}
 
 
+def shows_its_own(query: Query, cases: Sequence[Tuples], expected: pa.Table) -> bool:
+    """Whether a few cases have twice as much as they must of what only some operators can show.
+
+    Then a run in which every second query is chosen for it has enough.
+    """
+    least = OWN_FLOORS.get(query.op, {})
+    if isinstance(query, GroupBy):
+        counts = {"groups that empty and return": 0, **in_groups(query, expected)}
+    else:
+        counts = in_representatives(query, cases)
+    looked_at = len(cases[:SAMPLE]) if isinstance(query, Distinct) else len(cases)
+    return all(count >= 2 * least[name] * looked_at for name, count in counts.items())
+
+
 def _numbered(column: pa.ChunkedArray) -> list[int]:
     """A number for each value: equal ones have the same, and so have NULLs and NaNs.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
@@ -328,6 +328,8 @@ class AnyJoinRule(Rule):
                     continue
                 useful = set() if over else self._useful(view, key, rows, n)
                 lingers = lingers or bool(useful)
+                # What goes must not count for the rows of the next input.
+                rows[n] = [held for held in own if (held.waiting, held.place) in useful]
                 for held in own:
                     if (held.waiting, held.place) not in useful:
                         place = (self.taps[n].leaf, "waiting") if held.waiting else self.stores[n]
@@ -362,14 +364,8 @@ class AnyJoinRule(Rule):
         made = [self.joined([held.row for held in c]) for c in choices]
         accepted = self.accepted(made)
         return {
-            (c[n].waiting, c[n].place)
-            for c, row, good in zip(choices, made, accepted, strict=True)
-            if good and self.is_told(view, c, row)
+            (c[n].waiting, c[n].place) for c, good in zip(choices, accepted, strict=True) if good
         }
-
-    def is_told(self, view: View, parts: Sequence[Held], row: Row) -> bool:
-        """Whether what a combination has to tell does not go under in what others have."""
-        return True
 
 
 class JoinRule(AnyJoinRule):
@@ -435,26 +431,51 @@ class JoinRule(AnyJoinRule):
         return [q for q, end in zip(questions, ends, strict=True) if end <= until]
 
     def to_tell(self, view: View, parts: Sequence[Held]) -> bool:
-        start, end = max(held.start for held in parts), min(held.end for held in parts)
-        if start >= end:
-            return False
-        if start > view.watermark:
-            return True
-        # Where the ends of all rows are known, whoever told the start tells the end. A row that
-        # others push out has an end as soon as they come, or as their time does.
-        counted = any(tap.counts_rows for tap in self.taps)
-        return counted and end > view.watermark
+        # The ends of all rows are known: whoever told the start of a combination tells its end.
+        return view.watermark < max(h.start for h in parts) < min(h.end for h in parts)
 
-    def is_told(self, view: View, parts: Sequence[Held], row: Row) -> bool:
+    def _useful(
+        self, view: View, key: Row, rows: Sequence[Sequence[Held]], n: int
+    ) -> set[tuple[bool, int]]:
+        """Over windows of rows, also ends are still to be told: others push rows out.
+
+        What is pushed out may make room for what looks the same. The entries that a row is part of
+        are therefore set off against each other; it can go if nothing of them is left.
+        """
         if not any(tap.counts_rows for tap in self.taps):
-            return True
-        if self._may_be_pushed_out(view, parts):
-            return True
-        row = normal_row(row)
-        if self.plan.output == "append" or row in view.snapshot.going(view.case):
-            # What goes may make room for what looks the same: then nobody needs either.
-            return row in view.snapshot.changing(view.case)
-        return max(held.start for held in parts) > view.watermark
+            return super()._useful(view, key, rows, n)
+        if None in key:
+            return set()
+        lives = [self._as_time_runs_on(view, at, own) for at, own in enumerate(rows)]
+        choices = [c for c in itertools.product(*lives) if _ends_after(view.watermark, c)]
+        made = [normal_row(self.joined([held.row for held in c])) for c in choices]
+        useful: set[tuple[bool, int]] = set()
+        entries: dict[tuple[bool, int], Counter[tuple[int, Row]]] = defaultdict(Counter)
+        for c, row in itertools.compress(
+            zip(choices, made, strict=True), self.accepted(made) if made else ()
+        ):
+            own = (c[n].waiting, c[n].place)
+            start, end = max(held.start for held in c), min(held.end for held in c)
+            if self.plan.output == "append" or self._may_be_pushed_out(view, c):
+                useful.add(own)
+                continue
+            entries[own][start, row] += start > view.watermark
+            entries[own][end, row] -= end != NEVER
+        return useful | {own for own, net in entries.items() if any(net.values())}
+
+    def _as_time_runs_on(self, view: View, n: int, rows: Sequence[Held]) -> Sequence[Held]:
+        """Rows with the ends that what has arrived gives them."""
+        tap = self.taps[n]
+        if not tap.counts_rows:
+            return rows
+        ends = view.snapshot.ends_of_rows(tap, self.tops[n], view.case)
+        left = {told: list(times) for told, times in ends.items()}
+        found = []
+        for held in rows:
+            known = left.get((held.start, held.row))
+            stays = held.start if held.waiting else NEVER
+            found.append(replace(held, end=known.pop() if known else stays))
+        return found
 
     def _may_be_pushed_out(self, view: View, parts: Sequence[Held]) -> bool:
         """Whether a tuple can come that ends a combination."""
@@ -462,6 +483,11 @@ class JoinRule(AnyJoinRule):
             held.end == NEVER and tap.pushes_out(view.ledger(n), held.row)
             for (n, tap), held in zip(enumerate(self.taps), parts, strict=True)
         )
+
+
+def _ends_after(instant: int, parts: Sequence[Held]) -> bool:
+    """Whether a combination is there at all, and not over by an instant."""
+    return max(instant, *(held.start for held in parts)) < min(held.end for held in parts)
 
 
 class WindowJoinRule(AnyJoinRule):

@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from reference.clock import MAX_TIME, MIN_TIME, NEVER
 from reference.streams import Column, StreamTuple
-from reference.types import Row, normal_row
+from reference.types import Row
 from spark_impl.convert import cases_of, frame_of_tuples, python_rows
 from spark_impl.encode import hash_columns
-from spark_impl.frame import Frame, Ints
+from spark_impl.frame import Delta, Frame, Ints, empty_columns
 from spark_impl.horizon import Horizon
 from spark_impl.kernels.ordering import sorted_distinct
 from spark_impl.operators.base import seed_of, store_of
@@ -57,10 +57,6 @@ class Foreseen:
     """The + entries, without those that a row leaving at the same time hides."""
     every: Mapping[int, list[Entry]]
     """All + entries."""
-    changing: Mapping[int, set[Row]]
-    """The rows of which more come than go at some time, or fewer."""
-    going: Mapping[int, set[Row]]
-    """The rows that go at some time, though others like them may come."""
 
 
 @dataclass
@@ -73,6 +69,7 @@ class Snapshot:
     _stored: dict[tuple[int, str], dict[int, list[Held]]] = field(default_factory=dict)
     _waiting: dict[tuple[int, int], dict[int, list[Held]]] = field(default_factory=dict)
     _places: dict[tuple[int, str], Ints] = field(default_factory=dict)
+    _ends: dict[tuple[int, int], dict[int, dict[Entry, list[int]]]] = field(default_factory=dict)
     _to_come: Foreseen | None = None
 
     def store(self, node: int, piece: str) -> Store:
@@ -179,6 +176,33 @@ class Snapshot:
             )
         return self._waiting[tap.leaf, top].get(case, [])
 
+    def ends_of_rows(self, tap: Tap, top: int, case: int) -> Mapping[Entry, Sequence[int]]:
+        """When the rows of a window of rows end, by start and row, if nothing else arrives.
+
+        Rows that are there and stay are left out, and rows that come and go in one instant.
+        """
+        if (tap.leaf, top) not in self._ends:
+            leaf = self.plan.nodes[tap.leaf].operator
+            none = Frame(empty_columns(leaf.schema), {"ts": np.empty(0, np.int64)}, 0)
+            _, delta = leaf.step(self.state[tap.leaf], [Delta(none)], Horizon.at(NEVER))
+            for operator in tap.pipe:
+                _, delta = operator.step({}, [delta], Horizon())
+            rows = delta.rows
+            # A row that comes tells its end; one that was there already is taken back.
+            comes = rows["sign"] > 0
+            starts, ends = (
+                np.where(comes, rows[one], rows[other]).tolist()
+                for one, other in (("ts", "ets"), ("ets", "ts"))
+            )
+            found: dict[int, dict[Entry, list[int]]] = defaultdict(lambda: defaultdict(list))
+            schema = self.plan.nodes[top].operator.schema
+            made = python_rows(rows, schema, self.plan.lead)
+            cases = cases_of(rows, self.plan.lead)
+            for own, row, start, end in zip(cases, made, starts, ends, strict=True):
+                found[own][start, row].append(end)
+            self._ends[tap.leaf, top] = found
+        return self._ends[tap.leaf, top].get(case, {})
+
     def _by_case(
         self, rows: Frame, schema: tuple[Column, ...], at: Ints, places: Ints, waiting: bool
     ) -> dict[int, list[Held]]:
@@ -201,14 +225,6 @@ class Snapshot:
         own = self._in_time.canonical if canonical else self._in_time.every
         return own.get(case, [])
 
-    def changing(self, case: int) -> set[Row]:
-        """The rows of the output that will come or go, on balance, if nothing else arrives."""
-        return self._in_time.changing.get(case, set())
-
-    def going(self, case: int) -> set[Row]:
-        """The rows of the output that will go, if nothing else arrives."""
-        return self._in_time.going.get(case, set())
-
     @property
     def _in_time(self) -> Foreseen:
         if self._to_come is None:
@@ -228,7 +244,6 @@ class Snapshot:
         _, rows = self.plan.step(self.state, arrivals, Horizon.at(NEVER))
         net: dict[int, Counter[Entry]] = defaultdict(Counter)
         every: dict[int, list[Entry]] = defaultdict(list)
-        going: dict[int, set[Row]] = defaultdict(set)
         made = python_rows(rows, self.plan.schema, lead)
         signs = rows["sign"].tolist()
         for case, ts, sign, row in zip(
@@ -237,13 +252,8 @@ class Snapshot:
             net[case][ts, row] += sign
             if sign > 0:
                 every[case].append((ts, row))
-            else:
-                going[case].add(normal_row(row))
         canonical = {case: [e for e, n in own.items() if n > 0] for case, own in net.items()}
-        changing = {
-            case: {normal_row(row) for (_, row), n in own.items() if n} for case, own in net.items()
-        }
-        return Foreseen(canonical, every, changing, going)
+        return Foreseen(canonical, every)
 
 
 _SEGMENT: Final = 2**40

@@ -160,6 +160,18 @@ def test_a_tuple_that_waits_will_push_another_out(
     assert [ts for ts, _ in steps[0].held["A"]] == held_then
 
 
+def test_entries_of_one_row_that_cancel_are_told_from_those_of_its_equal() -> None:
+    """At 1 one (1,y) makes room for another. That is nothing to x@0, but x@1 is yet to be told."""
+    case = case_of(
+        joined(Unbounded(), Rows(2)),
+        "(1,x)@0 ~0 (1,x)@1 / ~5",
+        "(1,y)@0 (2,z)@0 (1,y)@1 !(*,*)@1 ~1 / ~5",
+    )
+    steps = run(case)
+    assert told(steps) == Counter({(0, (1, "x", "y")): 1, (1, (1, "x", "y")): 1})
+    assert [ts for ts, _ in steps[0].held["A"]] == [1]
+
+
 def test_a_chain_of_joins_passes_punctuations_on() -> None:
     c = Source("C", "k bigint", "c string")
     query = joined(Unbounded()).join(c.window(Unbounded()), on="k")
