@@ -227,7 +227,7 @@ def held(bench: Bench) -> str:
 def almost_empty(bench: Bench) -> str:
     """Ten rows a micro-batch."""
     from spark_impl import use_rocksdb, windowed
-    from spark_impl.streaming.flow import FILES
+    from spark_impl.streaming.settings import FILES
 
     rows = []
     for buckets in (1, 16):

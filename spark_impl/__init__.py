@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from spark_impl.choosing import Algorithm, Statistics
     from spark_impl.measuring import measure
     from spark_impl.relation import Relation, udaf, window_join, windowed
-    from spark_impl.streaming.flow import use_rocksdb
     from spark_impl.streaming.progress import Progress, ProgressListener
+    from spark_impl.streaming.settings import use_rocksdb
 
 __all__ = [
     "Algorithm",
@@ -42,12 +42,12 @@ def __getattr__(name: str) -> Any:
         # DataFrame API, and Spark when it starts a query without anything else (see `shell`).
         from reference import query
         from spark_impl import choosing, measuring, relation
-        from spark_impl.streaming import flow, progress
+        from spark_impl.streaming import progress, settings
 
         homes: dict[str, Any] = {
             "Progress": progress,
             "ProgressListener": progress,
-            "use_rocksdb": flow,
+            "use_rocksdb": settings,
         }
         homes |= dict.fromkeys(("avg", "count", "max_", "median", "min_", "stddev", "sum_"), query)
         homes |= {"Algorithm": choosing, "Statistics": choosing, "measure": measuring}

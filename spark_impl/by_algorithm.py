@@ -1,6 +1,6 @@
 """Operators that one of the papers' algorithms carries out, in batch and over streams.
 
-The stages are those of the columnar step functions (`batch.stages`, `streaming.flow`); only what
+The stages are those of the columnar step functions (`batch.stages`, `streaming.stages`); only what
 runs inside is another.
 """
 
@@ -31,7 +31,7 @@ from spark_impl.layout import (
     shared_places,
 )
 from spark_impl.operators.algorithmic import Prepared
-from spark_impl.streaming import flow
+from spark_impl.streaming import stages as streaming_stages
 from spark_impl.streaming.flow import Flow
 
 Own = Lifetimes | Flow
@@ -136,7 +136,7 @@ def _staged(
         places = [[] for _ in places]
     flows = [own for own in inputs if isinstance(own, Flow)]
     if flows:
-        return flow.stage(
+        return streaming_stages.stage(
             flows,
             layout,
             query,

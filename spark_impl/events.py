@@ -21,7 +21,8 @@ from spark_impl.durations import ticks
 from spark_impl.layout import columns_of, expiry
 from spark_impl.sparktypes import key_type, model_columns
 from spark_impl.streaming.carrier import delay_text, event_time
-from spark_impl.streaming.flow import Flow, stream
+from spark_impl.streaming.flow import Flow
+from spark_impl.streaming.operators import stream
 from spark_impl.streaming.promises import Promises
 from spark_impl.times import Clock
 

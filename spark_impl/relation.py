@@ -65,7 +65,7 @@ from spark_impl.rewriting import (
     with_names,
 )
 from spark_impl.sparktypes import key_type, model_columns, plain_type, same_type
-from spark_impl.streaming import flow
+from spark_impl.streaming import operators as streaming
 from spark_impl.streaming.buckets import DEFAULT_BUCKETS
 from spark_impl.streaming.flow import Flow
 from spark_impl.streaming.promises import CONSTRAINED
@@ -662,7 +662,7 @@ class Relation:
         """
         own = self._whole
         if isinstance(own, Flow):
-            rows = flow.output(own, "changelog", buckets, trace)
+            rows = streaming.output(own, "changelog", buckets, trace)
             times = {"ts": self._clock.to_user("ts"), "sign": "sign"}
             return self._told(rows, times, punctuations)
         if own.entries is not None:
@@ -709,7 +709,7 @@ class Relation:
         times = {"ts": self._clock.to_user("ts"), "ets": ends}
         own = self._whole
         if isinstance(own, Flow):
-            return self._told(flow.output(own, "append", buckets, trace), times, punctuations)
+            return self._told(streaming.output(own, "append", buckets, trace), times, punctuations)
         return self._told(own.rows, times, punctuations)
 
     def foreach_snapshot(

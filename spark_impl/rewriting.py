@@ -12,17 +12,17 @@ from pyspark.sql import types as T
 
 from reference.errors import QueryError
 from spark_impl import told
-from spark_impl.batch import operators
+from spark_impl.batch import operators as batch
 from spark_impl.by_algorithm import Own
 from spark_impl.events import RESERVED
 from spark_impl.layout import Fields, columns_of
-from spark_impl.streaming import flow
+from spark_impl.streaming import operators as streaming
 from spark_impl.streaming.flow import Flow
 
 
 def driver(own: Own) -> Any:
     """The module whose operators work on such rows; both have the same ones."""
-    return flow if isinstance(own, Flow) else operators
+    return streaming if isinstance(own, Flow) else batch
 
 
 def under_names(own: Own, df: DataFrame | None = None, stars: bool = False) -> DataFrame:

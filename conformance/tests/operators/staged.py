@@ -47,7 +47,7 @@ from reference.windows import Range, Rows, Unbounded, Window
 from spark_impl.layout import Fields, layout_leaves, part_places, part_types, shared_layout
 from spark_impl.sparktypes import arrow_type, spark_type
 from spark_impl.stage import plain_column
-from spark_impl.streaming import flow, memory
+from spark_impl.streaming import memory, operators, stages
 from spark_impl.streaming.bucket import BucketProcessor
 from spark_impl.streaming.buckets import labels
 from spark_impl.streaming.carrier import SHIFT, closed_by
@@ -285,7 +285,7 @@ class _StagedRun(StreamRun):
             fields: Fields,
             scoped: bool,
         ) -> Any:
-            return _Input(flow.packer_of(wiring, number, own, keys, scoped), own, df)
+            return _Input(stages.packer_of(wiring, number, own, keys, scoped), own, df)
 
         def run(wiring: Wiring, spec: StageSpec, sent: Any, fields: Fields) -> _Stage:
             return _Stage(spec, _listed(sent), fields, str(self.directory / "trace"))
@@ -296,12 +296,13 @@ class _StagedRun(StreamRun):
                 return _listed(one) + _listed(other)
 
         with (
-            mock.patch.object(flow, "_packed", packed),
-            mock.patch.object(flow, "_run", run),
-            mock.patch.object(flow, "DataFrame", Frames),
-            mock.patch.object(flow, "_check_settings"),
+            mock.patch.object(stages, "_packed", packed),
+            mock.patch.object(stages, "_run", run),
+            mock.patch.object(stages, "DataFrame", Frames),
+            mock.patch.object(operators, "DataFrame", Frames),
+            mock.patch.object(operators, "check_settings"),
         ):
-            self.top = _listed(flow.output(made, self.output, buckets, "trace"))
+            self.top = _listed(operators.output(made, self.output, buckets, "trace"))
         self.flow = made
 
     def _flow(self, query: Query) -> Flow:
@@ -324,11 +325,11 @@ class _StagedRun(StreamRun):
             case Union(left, right):
                 return self._union(self._flow(left), self._flow(right))
             case Intersect(left, right):
-                return flow.intersect(self._flow(left), self._flow(right))
+                return operators.intersect(self._flow(left), self._flow(right))
             case Minus(left, right):
-                return flow.minus(self._flow(left), self._flow(right))
+                return operators.minus(self._flow(left), self._flow(right))
             case Distinct(below, on):
-                return flow.distinct(self._flow(below), on)
+                return operators.distinct(self._flow(below), on)
             case GroupBy(below, keys, aggregates):
                 own = self._flow(below)
                 used = {*keys}
@@ -339,20 +340,20 @@ class _StagedRun(StreamRun):
                 if wanted:
                     fields = tuple(own.fields[at] for at in wanted)
                     own = own.changed(_projection(tuple(wanted)), fields, moves=wanted)
-                return flow.group_by(own, keys, aggregates, ())
+                return operators.group_by(own, keys, aggregates, ())
             case Join(inputs, on, _):
                 made = self._flow(inputs[0])
                 for below in inputs[1:]:
-                    made = flow.join(made, self._flow(below), on)
+                    made = operators.join(made, self._flow(below), on)
                 return made
             case WindowJoin(inputs, within, on, _, directed):
                 flows = {name: self._stream(source, Unbounded()) for name, source in inputs}
                 stretched = [replace(p, length=self.stretch.length(p.length)) for p in within]
-                return flow.window_join(flows, stretched, on, directed)
+                return operators.window_join(flows, stretched, on, directed)
         raise TypeError(f"not a query: {query!r}")
 
     def _union(self, left: Flow, right: Flow) -> Flow:
-        return flow.union(left, right)
+        return operators.union(left, right)
 
     def _stream(self, source: Source, window: Window) -> Flow:
         if isinstance(window, Range):
@@ -360,7 +361,7 @@ class _StagedRun(StreamRun):
         fields = tuple(
             T.StructField(c.name, spark_type(c.type, T.TimestampNTZType())) for c in source.columns
         )
-        made = flow.stream(_Stream(source), fields, True, Unbounded(), "drop", source.name)  # type: ignore[arg-type]
+        made = operators.stream(_Stream(source), fields, True, Unbounded(), "drop", source.name)  # type: ignore[arg-type]
         (own,) = made.branches
         own = replace(own, window=window)
         if self.punctuated:
@@ -382,7 +383,7 @@ class _StagedRun(StreamRun):
             )
             placed = replace(made, branches=(replace(own, window=by_place),))
             query = layout_leaves(layout)[0]
-            return flow.stage([placed], layout, query, [keys], fields, "rows window")
+            return stages.stage([placed], layout, query, [keys], fields, "rows window")
         return made
 
     def _feed(self, step: int) -> None:
