@@ -10,11 +10,18 @@ from __future__ import annotations
 import datetime
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
 
 from reference.streams import Between, Column, Constant, Pattern
 from reference.types import Value, normal
+from spark_impl.convert import python_values
+from spark_impl.frame import Bools, Ints, int_view
 from spark_impl.punctuation.values import value_key
+
+_FIRST_OF_1970: Final = datetime.date(1970, 1, 1).toordinal()
 
 
 class ClosedValues:
@@ -45,6 +52,33 @@ class ClosedValues:
         at = bisect_right(self._lows, number) - 1
         return at >= 0 and number <= self._highs[at]
 
+    def among(self, values: pa.Array) -> Bools:
+        """Which of many values are closed.
+
+        >>> from reference import columns
+        >>> done = ClosedValues(columns("k bigint")[0])
+        >>> done.add(3)
+        >>> done.among(pa.array([1, 3, None])).tolist()
+        [False, True, False]
+        """
+        if not len(self):
+            return np.zeros(len(values), np.bool_)
+        if not self._has_neighbours or values.null_count:
+            kinds = values.dictionary_encode()
+            known = [value in self for value in python_values(kinds.dictionary, self.column)]
+            every = np.append(np.array(known, np.bool_), None in self)
+            found: Bools = every[int_view(kinds.indices.fill_null(len(known)))]
+            return found
+        numbers = _numbers_of(values)
+        found = np.zeros(len(numbers), np.bool_)
+        if len(numbers):
+            # Values mostly come in some order, and few that are closed are near those at hand.
+            first = max(bisect_right(self._lows, int(numbers.min())) - 1, 0)
+            last = bisect_right(self._lows, int(numbers.max()))
+            for low, high in zip(self._lows[first:last], self._highs[first:last], strict=True):
+                found |= (numbers >= low) & (numbers <= high)
+        return found
+
     def add(self, value: Value) -> None:
         """Close one more value."""
         number = self._number(value)
@@ -71,15 +105,16 @@ class ClosedValues:
         for value in self._others.values():
             yield Constant(value)
 
+    @property
+    def _has_neighbours(self) -> bool:
+        type_ = self.column.type
+        return type_.is_integral or type_.kind in ("timestamp", "date")
+
     def _number(self, value: Value) -> int | None:
         """The place of a value among its neighbours, if its type has neighbours."""
-        if value is None:
+        if value is None or not self._has_neighbours:
             return None
-        if self.column.type.kind == "date":
-            return int(value.toordinal())
-        if self.column.type.is_integral or self.column.type.kind == "timestamp":
-            return int(value)
-        return None
+        return int(value.toordinal() if self.column.type.kind == "date" else value)
 
     def _value(self, number: int) -> Value:
         is_date = self.column.type.kind == "date"
@@ -105,3 +140,12 @@ class ClosedValues:
         for value in map(column.type.from_json, others):
             made.add(value)
         return made
+
+
+def _numbers_of(values: pa.Array) -> Ints:
+    """Whole numbers, times and dates (none of them NULL) by their places among neighbours."""
+    if pa.types.is_date(values.type):
+        return int_view(values.cast(pa.int32()).cast(pa.int64())) + _FIRST_OF_1970
+    if pa.types.is_timestamp(values.type):
+        return int_view(values.view(pa.int64()))
+    return int_view(values.cast(pa.int64()))

@@ -35,11 +35,14 @@ from spark_impl.operators.window_join import WindowJoinOperator, reaches
 from spark_impl.plan import Plan
 from spark_impl.punctuation.ledger import Fixed, Ledger, matches
 from spark_impl.punctuation.questions import Question
-from spark_impl.punctuation.rule import Drop, Rule, View
+from spark_impl.punctuation.rule import Drop, DropAll, Rule, View
 from spark_impl.punctuation.snapshot import Held
 from spark_impl.punctuation.tap import Coming
 
 T = TypeVar("T", "Held", "_Part")
+
+Candidate = tuple[Row, list[bool], bool]
+"""A key, which inputs are closed for it, and whether no row of it can come out any more."""
 
 
 @dataclass
@@ -297,17 +300,17 @@ class AnyJoinRule(Rule):
 
     @abstractmethod
     def to_tell(self, view: View, parts: Sequence[Held]) -> bool:
-        """Whether a combination of rows that are held has an entry still to come."""
+        """Whether a combination of rows has an entry still to come; not if nothing of it waits."""
 
     # rows to drop
 
-    def surplus(self, view: View) -> Iterator[Drop]:
+    def surplus(self, view: View) -> Iterator[Drop | DropAll]:
         """Rows of a key that is closed, and rows that nobody can meet any more.
 
         The latter have a key that all other inputs are closed for, and nothing more to tell.
         """
         counted = any(tap.counts_rows for tap in self.taps)
-        candidates: list[tuple[Row, list[bool], bool]] = []
+        candidates: list[Candidate] = []
         for key in self._keys_to_look_at(view):
             values = list(zip(self.on, key, strict=True))
             if not counted and any(view.was_closed(*value) for value in values):
@@ -317,6 +320,10 @@ class AnyJoinRule(Rule):
             over = not counted and any(value in view.closing for value in values)
             if over or sum(shut) >= len(shut) - 1:
                 candidates.append((key, shut, over))
+        if not counted and None not in self.indexes:
+            still = [own for own in candidates if not self._waits(view, own[0])]
+            candidates = [own for own in candidates if self._waits(view, own[0])]
+            yield from self._with_nothing_to_tell(view, still)
         self.look_up(view, [key for key, _, _ in candidates])
         for key, shut, over in candidates:
             rows = [self.of_key(view, n, key) for n in range(len(self.taps))]
@@ -337,6 +344,27 @@ class AnyJoinRule(Rule):
             if view.watch is not None and lingers:
                 view.watch.lingering.add(key)
 
+    def _waits(self, view: View, key: Row) -> bool:
+        """Whether a tuple with this key waits for its time."""
+        return any(key in self._waiting_by_key(view, n) for n in range(len(self.taps)))
+
+    def _with_nothing_to_tell(
+        self, view: View, candidates: Iterable[Candidate]
+    ) -> Iterator[DropAll]:
+        """All rows of keys of which nothing waits: what they had to tell, they have told."""
+        gone: list[list[Row]] = [[] for _ in self.taps]
+        for key, shut, over in candidates:
+            for n, keys in enumerate(gone):
+                if None not in key and (over or all(shut[:n] + shut[n + 1 :])):
+                    keys.append(key)
+        for n, keys in enumerate(gone):
+            index = self.indexes[n]
+            if keys and index is not None:
+                schema = self.plan.nodes[self.tops[n]].operator.schema
+                node, piece = self.stores[n]
+                places = view.snapshot.places_of(node, piece, schema, index, view.case, keys)
+                yield DropAll(node, piece, places)
+
     def keys_of(self, questions: Iterable[Question]) -> Iterator[Row]:
         """The keys that closed values of the output are, if a key is one column."""
         return ((normal(value),) for name, value in questions if self.on == (name,))
@@ -356,7 +384,7 @@ class AnyJoinRule(Rule):
         self, view: View, key: Row, rows: Sequence[Sequence[Held]], n: int
     ) -> set[tuple[bool, int]]:
         """The rows of input n that are part of a combination with something to tell."""
-        if None in key:
+        if None in key or not any(held.start > view.watermark for own in rows for held in own):
             return set()
         choices = [c for c in itertools.product(*rows) if self.to_tell(view, c)]
         if not choices:

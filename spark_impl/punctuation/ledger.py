@@ -78,6 +78,21 @@ class PromiseIndex:
             if row[at] in closed:
                 yield self.closing(at, Constant(row[at]))
 
+    def filed(self, at: int, value: Value) -> Sequence[Punctuation] | None:
+        """The promises that name a value of a column; None if others can be about it as well."""
+        if self.others or self.by_column.keys() - {at} or self.closed.keys() - {at}:
+            return None
+        return self.by_column.get(at, {}).get(value_key(value), ())
+
+    @property
+    def spares_null(self) -> bool:
+        """Whether no promise is about rows that have NULL in each column of which values are named.
+
+        Found without looking at all promises; that some are not filed by a value rules it out.
+        """
+        named = any(value_key(None) in own for own in self.by_column.values())
+        return not self.others and not named and not any(None in c for c in self.closed.values())
+
     def closing(self, at: int, pattern: Pattern) -> Punctuation:
         """The promise that values of a column are closed for good."""
         patterns: list[Pattern] = [Wildcard()] * self.width
@@ -135,11 +150,26 @@ class Ledger:
         """The promises by the values that they name."""
         return self.known or PromiseIndex(self.promises)
 
+    def is_closed(self, fixed: Fixed) -> bool:
+        """Whether no row with these values may come."""
+        if len(fixed) == 1:
+            ((at, value),) = fixed.items()
+            if at in self.index.closed and value in self.index.closed[at]:
+                return True
+            about = self.index.filed(at, value)
+            if about is not None and all(self._is_about_all(p, fixed) for p in about):
+                return self.first > min((p.ts for p in about), default=MAX_TIME)
+        return self.latest(fixed) is None
+
     def latest(self, fixed: Fixed) -> int | None:
         """The latest time at which a row with these values may come; None if none may."""
+        if self.first > MAX_TIME:
+            return None
+        if not fixed and self.index.spares_null:
+            return MAX_TIME
         about = self.about(fixed)
         if not about:
-            return MAX_TIME if self.first <= MAX_TIME else None
+            return MAX_TIME
         # A promise that says nothing of the other columns holds for all rows.
         bound = min((p.ts for p in about if self._is_about_all(p, fixed)), default=MAX_TIME)
         if bound < self.first:

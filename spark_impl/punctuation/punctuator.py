@@ -22,7 +22,7 @@ from spark_impl.punctuation.join_rules import AnyJoinRule, Watch
 from spark_impl.punctuation.ledger import Ledger
 from spark_impl.punctuation.questions import Question, Questions
 from spark_impl.punctuation.quiet import Quiet, tap_of
-from spark_impl.punctuation.rule import Drop, Rule, View
+from spark_impl.punctuation.rule import Drop, DropAll, Rule, View
 from spark_impl.punctuation.rules import rule_for
 from spark_impl.punctuation.snapshot import Snapshot, instant_of, without
 from spark_impl.store import Store
@@ -59,20 +59,22 @@ class Punctuator:
         rule = self.rule
         if not isinstance(rule, AnyJoinRule):
             return tuples
-        if questions.any_answered() and not any(tap.counts_rows for tap in rule.taps):
+        if not any(tap.counts_rows for tap in rule.taps):
             keys = [
                 (name, tap.raw_places[at])
                 for n, tap in enumerate(rule.taps)
                 if tap.stream == stream
                 for name, at in zip(rule.on, rule.shared[n], strict=True)
             ]
-            tuples = [
-                t
-                for t in tuples
-                if not any(
-                    at is not None and questions.is_answered(name, t.row[at]) for name, at in keys
-                )
+            known = [
+                (name, at) for name, at in keys if at is not None and questions.any_answered(name)
             ]
+            if known:
+                tuples = [
+                    t
+                    for t in tuples
+                    if not any(questions.is_answered(name, t.row[at]) for name, at in known)
+                ]
         watch.arrived.setdefault(stream, []).extend(t.row for t in tuples)
         return tuples
 
@@ -82,7 +84,7 @@ class Punctuator:
         """The state without what nothing can need, and for each case what is closed since."""
         closed: dict[int, list[Question]] = {}
         snapshot = Snapshot(self.plan, state)
-        drops: list[Drop] = []
+        drops: list[Drop | DropAll] = []
         over: list[Ints] = []
         for case, own in standings.items():
             promised = any(ledger.closes_something for ledger in own.ledgers.values())
@@ -142,13 +144,17 @@ class Punctuator:
 
     # --- forgetting -------------------------------------------------------------------------------
 
-    def _surplus(self, view: View | None, quiet: Quiet) -> list[Drop]:
-        found: list[Drop] = []
+    def _surplus(self, view: View | None, quiet: Quiet) -> list[Drop | DropAll]:
+        found: list[Drop | DropAll] = []
         exact: set[tuple[int, str]] = set()
         if view is not None:
-            asked = list(view.rule.surplus(view))
-            found += [drop for drop in asked if drop.piece != "waiting"]
-            found += self._unwanted(view, [drop for drop in asked if drop.piece == "waiting"])
+            waiting: list[Drop] = []
+            for drop in view.rule.surplus(view):
+                if isinstance(drop, Drop) and drop.piece == "waiting":
+                    waiting.append(drop)
+                else:
+                    found.append(drop)
+            found += self._unwanted(view, waiting)
             exact = set(getattr(view.rule, "stores", ()))
         for number, node in enumerate(self.plan.nodes):
             if isinstance(node.operator, JoinOperator) and not node.operator.retracts:
@@ -186,19 +192,28 @@ class Punctuator:
                 found += [Drop(n, number, mine.name, place) for place in positions]
         return found
 
-    def _without(self, state: PlanState, snapshot: Snapshot, drops: Sequence[Drop]) -> PlanState:
+    def _without(
+        self, state: PlanState, snapshot: Snapshot, drops: Sequence[Drop | DropAll]
+    ) -> PlanState:
         if not drops:
             return state
         changed: list[dict[str, Piece]] = [dict(own) for own in state]
-        places: dict[tuple[int, str], list[Drop]] = defaultdict(list)
+        alone: dict[tuple[int, str], list[Drop]] = defaultdict(list)
+        places: dict[tuple[int, str], list[Ints]] = defaultdict(list)
         for drop in drops:
-            places[drop.node, drop.piece].append(drop)
-        for (node, piece), own in places.items():
-            store = store_of(state[node], piece)
+            if isinstance(drop, DropAll):
+                places[drop.node, drop.piece].append(drop.places)
+            else:
+                alone[drop.node, drop.piece].append(drop)
+        for (node, piece), own in alone.items():
             if isinstance(self.plan.nodes[node].operator, SetOperator) and piece == "counts":
+                store = store_of(state[node], piece)
                 changed[node][piece] = _uncounted(store, snapshot.places(node, piece), own)
             else:
-                changed[node][piece] = without(store, {drop.place for drop in own})
+                places[node, piece].append(np.array([drop.place for drop in own], np.int64))
+        for (node, piece), arrays in places.items():
+            store = store_of(state[node], piece)
+            changed[node][piece] = without(store, np.concatenate(arrays))
         return tuple(changed)
 
 
@@ -211,4 +226,4 @@ def _uncounted(counts: Store, places: Ints, drops: Sequence[Drop]) -> Store:
     at = np.unique(np.array([drop.place for drop in drops], np.int64))
     left = rows.with_numbers(left=sides[0], right=sides[1]).take(at)
     left = left.where((left["left"] > 0) | (left["right"] > 0))
-    return without(counts, places[at].tolist()).append(left)
+    return without(counts, places[at]).append(left)

@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from reference.expressions import Col
 from reference.query import (
     Distinct,
@@ -36,6 +39,7 @@ from reference.streams import (
     pattern_values,
 )
 from reference.types import Value, normal
+from spark_impl.frame import Bools
 from spark_impl.punctuation.closed import ClosedValues
 from spark_impl.punctuation.values import value_key
 
@@ -215,13 +219,20 @@ class Questions:
         """What is asked and not yet answered with yes."""
         return [(own.column.name, value) for own, _ in self._asked for value in own.open.values()]
 
-    def any_answered(self) -> bool:
-        """Whether any answer was yes."""
-        return any(len(own.done) for own, _ in self._asked)
+    def any_answered(self, name: str) -> bool:
+        """Whether any answer about a column was yes."""
+        return any(len(own.done) for own, _ in self._asked if own.column.name == name)
 
     def is_answered(self, name: str, value: Value) -> bool:
         """Whether the answer was yes."""
         return any(own.column.name == name and value in own.done for own, _ in self._asked)
+
+    def answered_among(self, name: str, values: pa.Array) -> Bools:
+        """The same for many values."""
+        for own, _ in self._asked:
+            if own.column.name == name:
+                return own.done.among(values)
+        return np.zeros(len(values), np.bool_)
 
     def answered(self, question: Question) -> None:
         """The answer was yes; it is not asked again."""

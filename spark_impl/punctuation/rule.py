@@ -25,6 +25,7 @@ from reference.streams import (
     pattern_values,
 )
 from reference.types import Row, Value, normal
+from spark_impl.frame import Ints
 from spark_impl.plan import Plan
 from spark_impl.punctuation.ledger import Fixed, Ledger, matches
 from spark_impl.punctuation.questions import Question
@@ -47,6 +48,15 @@ class Drop:
     """Where in the store; of counts, the number of the row."""
 
 
+@dataclass(frozen=True)
+class DropAll:
+    """Rows of a store that an input can do without, all at once: where they are held."""
+
+    node: int
+    piece: str
+    places: Ints
+
+
 @dataclass
 class View:
     """One case after a step, as a rule sees it."""
@@ -66,6 +76,7 @@ class View:
     by_key: dict[int, dict[Row, list[Held]]] = field(default_factory=dict)
     """Of a join, the tuples that wait, in the same way."""
     _coming: dict[object, list[Coming]] = field(default_factory=dict)
+    _closed_for: dict[object, bool] = field(default_factory=dict)
     _pool: list[Value] | None = None
 
     def ledger(self, n: int) -> Ledger:
@@ -92,7 +103,11 @@ class View:
 
     def closed_for(self, n: int, fixed: Fixed) -> bool:
         """Whether the stream of input n is closed for these values."""
-        return self.rule.taps[n].closed_for(self.ledger(n), fixed)
+        asked = (n, *fixed.items())
+        if asked not in self._closed_for:
+            closed = self.rule.taps[n].closed_for(self.ledger(n), fixed)
+            self._closed_for[asked] = closed
+        return self._closed_for[asked]
 
     def receives(self, n: int) -> bool:
         """Whether any tuple at all can come to input n."""
@@ -204,7 +219,7 @@ class Rule(ABC):
         """The rows of input n that the operator holds."""
         return []
 
-    def surplus(self, view: View) -> Iterator[Drop]:
+    def surplus(self, view: View) -> Iterator[Drop | DropAll]:
         """The rows that nothing can need any more."""
         return iter(())
 

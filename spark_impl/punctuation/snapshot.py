@@ -17,7 +17,7 @@ from reference.clock import MAX_TIME, MIN_TIME, NEVER
 from reference.streams import Column, StreamTuple
 from reference.types import Row
 from spark_impl.convert import cases_of, frame_of_tuples, python_rows
-from spark_impl.encode import hash_columns
+from spark_impl.encode import hash_columns, same_values
 from spark_impl.frame import Delta, Frame, Ints, empty_columns
 from spark_impl.horizon import Horizon
 from spark_impl.kernels.ordering import sorted_distinct
@@ -120,6 +120,27 @@ class Snapshot:
                 rows[key].append(Held(row, start, end, -1, place))
         return rows
 
+    def places_of(
+        self,
+        node: int,
+        piece: str,
+        schema: tuple[Column, ...],
+        keys: Sequence[int],
+        case: int,
+        wanted: Sequence[Row],
+    ) -> Ints:
+        """Where the rows of a case with these keys are in their store."""
+        columns = self._key_columns(schema, keys, case, wanted)
+        hashes = hash_columns(columns, seed_of(self.state[node]), len(wanted))
+        asked, first = np.unique(hashes, return_index=True)
+        found = self.store(node, piece).find(asked)
+        wanted_by = pa.array(first[found.question])
+        right = np.ones(len(found.rows), np.bool_)
+        for at, column in zip(keys, columns, strict=True):
+            right &= same_values(found.rows.columns[at], column.take(wanted_by))
+        places = [_place(number, own) for number, own in enumerate(found.places)]
+        return np.concatenate([np.empty(0, np.int64), *places])[right]
+
     def ends(
         self,
         node: int,
@@ -149,11 +170,14 @@ class Snapshot:
         case: int,
         wanted: Collection[Row],
     ) -> Ints:
-        values = [*[[case] * len(wanted)] * self.plan.lead, *zip(*wanted, strict=True)]
-        columns = [
-            pa.array(own, schema[at].type.arrow) for own, at in zip(values, keys, strict=True)
-        ]
+        columns = self._key_columns(schema, keys, case, wanted)
         return hash_columns(columns, seed_of(self.state[node]), len(wanted))
+
+    def _key_columns(
+        self, schema: tuple[Column, ...], keys: Sequence[int], case: int, wanted: Collection[Row]
+    ) -> list[pa.Array]:
+        values = [*[[case] * len(wanted)] * self.plan.lead, *zip(*wanted, strict=True)]
+        return [pa.array(own, schema[at].type.arrow) for own, at in zip(values, keys, strict=True)]
 
     def stored(self, node: int, piece: str, schema: tuple[Column, ...], case: int) -> list[Held]:
         """The rows of a case in a store, with `ts` and `ets` if they have them."""
@@ -263,9 +287,9 @@ def _place(segment: int, positions: Ints) -> Ints:
     return segment * _SEGMENT + positions
 
 
-def without(store: Store, places: Collection[int]) -> Store:
+def without(store: Store, places: Ints) -> Store:
     """A store without the rows at these places."""
-    gone = np.unique(np.array(list(places), np.int64))
+    gone = np.unique(places)
     own = [gone[gone // _SEGMENT == number] % _SEGMENT for number in range(len(store.segments))]
     return store.drop(Found(store.empty, np.empty(0, np.int64), tuple(own)))
 

@@ -151,7 +151,7 @@ class Tap:
             if place in raw and not same(raw[place], value):
                 return True
             raw[place] = value
-        return ledger.latest(raw) is None
+        return ledger.is_closed(raw)
 
     def pushes_out(self, ledger: Ledger, row: Row) -> bool:
         """Whether a tuple can come that takes the place of a row in a window of rows."""

@@ -22,7 +22,7 @@ import pyarrow as pa
 from reference.clock import MAX_TIME
 from reference.streams import Punctuation
 from reference.types import Row, Value
-from spark_impl.convert import cases_of, python_values
+from spark_impl.convert import python_values
 from spark_impl.encode import HashCollision, Identity, hash_columns, identify
 from spark_impl.frame import Bools, Frame, Ints, concat, int_view
 from spark_impl.plan import PlanState
@@ -174,22 +174,30 @@ class Keeper:
     def _told_before(self, rows: Frame) -> Bools:
         """The rows that have a value of which it was told that no more come."""
         found = np.zeros(len(rows), np.bool_)
-        if not any(book.questions.any_answered() for book in self.books.values()):
-            return found
         for at, column in enumerate(self.stage.plan.query.columns):
-            if not self.stage.traced[at]:
-                continue
-            own = rows.columns[self.lead + at]
-            identity = _identified([*rows.columns[: self.lead], own], len(rows))
-            picked = rows.take(identity.first)
-            values = python_values(picked.columns[self.lead + at], column)
-            told = np.zeros(identity.count, np.bool_)
-            for n, (case, value) in enumerate(
-                zip(cases_of(picked, self.lead), values, strict=True)
-            ):
-                book = self.books.get(case)
-                told[n] = book is not None and book.questions.is_answered(column.name, value)
-            found |= told[identity.ids]
+            if self.stage.traced[at]:
+                own = rows.columns[self.lead + at]
+                found |= self._answered(column.name, rows.columns[: self.lead], own)
+        return found
+
+    def _answered(self, name: str, scope: Sequence[pa.Array], values: pa.Array) -> Bools:
+        """Which values of a column are known to be closed; `scope` has the case, if any."""
+        found = np.zeros(len(values), np.bool_)
+        books = {
+            case: own.questions
+            for case, own in self.books.items()
+            if own.questions.any_answered(name)
+        }
+        if not books:
+            return found
+        if not self.lead:
+            return books[0].answered_among(name, values)
+        cases = int_view(scope[0])
+        order = np.argsort(cases, kind="stable")
+        for places in np.split(order, np.flatnonzero(np.diff(cases[order])) + 1):
+            own = books.get(int(cases[places[0]])) if len(places) else None
+            if own is not None:
+                found[places] = own.answered_among(name, values.take(pa.array(places)))
         return found
 
     def _take(self, number: int, rows: Frame) -> tuple[Frame, int]:
@@ -202,10 +210,12 @@ class Keeper:
         late = 0
         if len(rows):
             lost = self.spec.inputs[number].lost
-            in_time = self._in_time(number, rows, _Seen(rows, promised, lost, self.lead))
-            late = int(np.count_nonzero(~in_time))
-            rows = rows.where(in_time)
             seen = _Seen(rows, promised, lost, self.lead)
+            in_time = self._in_time(number, rows, seen)
+            late = int(np.count_nonzero(~in_time))
+            if late:
+                rows = rows.where(in_time)
+                seen = _Seen(rows, promised, lost, self.lead)
             self._note(number, seen)
             rows = rows.where(self._worth_a_look(number, seen))
         return rows.with_columns(rows.columns[:width]), late
@@ -250,17 +260,10 @@ class Keeper:
 
     def _worth_a_look(self, number: int, seen: _Seen) -> Bools:
         """Rows of a join whose key was found closed are not: no row of theirs can come out."""
-        fine = np.ones(seen.length, np.bool_)
+        closed = np.zeros(seen.length, np.bool_)
         for name, at in self.stage.join_keys.get(number, ()):
-            if not any(book.questions.any_answered() for book in self.books.values()):
-                break
-            kind, kinds = seen.kinds([at])
-            open_ = np.ones(len(kinds), np.bool_)
-            for n, (case, row) in enumerate(kinds):
-                book = self.books.get(case)
-                open_[n] = book is None or not book.questions.is_answered(name, row[at])
-            fine &= open_[kind]
-        return fine
+            closed |= self._answered(name, seen.scope, seen.columns[at])
+        return ~closed
 
     # --- promises ---------------------------------------------------------------------------------
 
@@ -363,12 +366,19 @@ class _Seen:
         self.columns.update(zip(lost, hidden, strict=True))
         self.scope = list(rows.columns[:lead])
         self.length = len(rows)
+        self._kinds: dict[tuple[int, ...], tuple[Ints, list[tuple[int, Row]]]] = {}
 
     def kinds(self, places: Sequence[int]) -> tuple[Ints, list[tuple[int, Row]]]:
         """The kind of each row by the case and these columns, and each kind as a row.
 
         Such a row has NULLs in the other columns.
         """
+        asked = tuple(places)
+        if asked not in self._kinds:
+            self._kinds[asked] = self._found(asked)
+        return self._kinds[asked]
+
+    def _found(self, places: Sequence[int]) -> tuple[Ints, list[tuple[int, Row]]]:
         chosen = [self.columns[at] for at in places]
         identity = _identified([*self.scope, *chosen], self.length)
         picked = pa.array(identity.first)
