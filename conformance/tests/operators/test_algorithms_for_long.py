@@ -39,7 +39,7 @@ from spark_impl.planners.moving_window_joins import ALGORITHMS
 
 pytestmark = pytest.mark.soak
 
-CASES = 1_000
+CASES, SPARE = 1_000, 100
 WINDOWS: list[tuple[Window, ...]] = [
     (Range(5), Range(5), Range(5)),
     (Range(2, "[]"), Range(9), Range(4)),
@@ -127,11 +127,12 @@ def thousand(adapter: Adapter, name: str, output: str) -> None:
     assert report.conforms, [violation.verdict for violation in report.violations]
     checked = report.levels["final"].checked
     if checked < CASES:
-        cases = runs(query_for(name), CASES - checked, 22, output=output)
+        # Some are beyond what the algorithm claims.
+        cases = runs(query_for(name), CASES - checked + SPARE, 22, output=output)
         more = check_cases(adapter, cases)
         assert more.conforms, [violation.verdict for violation in more.violations]
         checked += more.levels["final"].checked
-    assert checked >= CASES - 50
+    assert checked >= CASES
 
 
 @pytest.mark.parametrize("name", algorithm_names())
