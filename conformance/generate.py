@@ -34,7 +34,7 @@ MOST_TRIES = 40
 """How many queries are made in search of one that is within the claims."""
 PROBED = 20
 """Queries with so many cases are tried out first: see `Generator._lively`."""
-PROBE_CASES, MOST_PROBES = 6, 12
+PROBE_CASES, MOST_PROBES = 6, 24
 LIKELY_TYPES = (*pools.TYPES, *(t for t in pools.TYPES if t.kind in ("bigint", "double")))
 """Most that is hard about values is about numbers: they come up twice as often."""
 MOST_STEPPED_TUPLES = 16

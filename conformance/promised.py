@@ -16,7 +16,7 @@ from conformance.run import Run, StepReport
 from reference.arrivals import Admitted
 from reference.case import Case
 from reference.clock import NEVER
-from reference.promises import OutputPunctuation, unexpired_state
+from reference.promises import OutputPunctuation, leaves, origins, unexpired_state
 from reference.promises import allowed_state as allowed_by_leaf
 from reference.streams import Constant, Pattern, Punctuation, StreamTuple, Wildcard
 from reference.types import Row, normal, normal_row, sort_key
@@ -69,14 +69,15 @@ def early_punctuations(case: Case, right: Expectation) -> int:
     That is early propagation (000): one input is closed for the value, and holds no tuple of it.
     """
     found = 0
+    streams = [leaf.stream for leaf in leaves(case.query)]
+    names = [column.name for column in case.query.columns]
+    sources = dict(zip(names, origins(case.query), strict=True))
     for number, questions in enumerate(right.due or ()):
         known = right.progress[number]
         for question in questions:
             found += any(
-                not _closed(known.streams[name], place, question)
-                for name, stream in case.streams.items()
-                for place, column in enumerate(stream.columns)
-                if column.name == question.column
+                not _closed(known.streams[streams[leaf]], place, question)
+                for leaf, place in sources[question.column]
             )
     return found
 

@@ -127,9 +127,9 @@ def in_representatives(query: Query, cases: Sequence[Tuples]) -> dict[str, int]:
 
 
 def shows_its_own(query: Query, cases: Sequence[Tuples], expected: pa.Table) -> bool:
-    """Whether a few cases have twice as much as they must of what only some operators can show.
+    """Whether a few cases have four times what they must have of what only some operators show.
 
-    Then a run in which every second query is chosen for it has enough.
+    A run in which every second query is chosen for it then has enough, with some to spare.
     """
     least = OWN_FLOORS.get(query.op, {})
     if isinstance(query, GroupBy):
@@ -137,7 +137,7 @@ def shows_its_own(query: Query, cases: Sequence[Tuples], expected: pa.Table) -> 
     else:
         counts = in_representatives(query, cases)
     looked_at = len(cases[:SAMPLE]) if isinstance(query, Distinct) else len(cases)
-    return all(count >= 2 * least[name] * looked_at for name, count in counts.items())
+    return all(count >= 4 * least[name] * looked_at for name, count in counts.items())
 
 
 def _numbered(column: pa.ChunkedArray) -> list[int]:

@@ -54,3 +54,18 @@ def test_what_can_still_come_on_both_sides_may_be_too_far_apart() -> None:
     assert isinstance(run, Run)
     assert run.steps[0].punctuations
     assert judge(case, run, ["punctual", "lean"]).conforms
+
+
+def test_early_punctuations_are_counted_by_the_columns_they_come_from() -> None:
+    """The column k of the output is the a of the stream, whose own k is of another type."""
+    s, r = Source("S", "k bigint", "a date"), Source("R", "k date")
+    query = Project(s.window(Range(4)), (("k", Col("a")),)).join(r.window(Range(4)), on="k")
+    lanes = "S(k bigint, a date): !(1..9,*)@3 !(*,2020-01-01)@3 ~3 | R(k date): ~3"
+    case = parse_lanes(lanes).case(query)
+    case = replace(case, steps=({"S": 3, "R": 1},))
+    (run,) = InProcess().run([case])
+    assert isinstance(run, Run)
+    judgement = judge(case, run, ["punctual"])
+    assert judgement.conforms
+    # S is closed for the day, and R is not.
+    assert judgement.early == 1

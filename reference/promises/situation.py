@@ -79,8 +79,8 @@ class Situation:
         for expr, _ in self._expressions():
             for literal in literals_in_expression(expr):
                 add(literal.value)
-        pairs = any(_compares_columns(expr) for expr, _ in self._expressions())
-        depth = sum(len(own.raw_columns) for own in self.inputs) if pairs else 1
+        # Columns that are held against each other can be in any order within one gap.
+        depth = max(1, sum(len(_compared(expr)) for expr, _ in self._expressions()))
         for own in self.inputs:
             own.pool = [value for _, value in pool]
             own.depth = depth
@@ -290,11 +290,12 @@ def _matches(row: Row, values: Mapping[int, Value]) -> bool:
     return all(equal(row[at], normal(value)) for at, value in values.items())
 
 
-def _compares_columns(expr: Expr) -> bool:
-    return isinstance(expr, Call) and (
-        sum(isinstance(arg, Col) for arg in expr.args) > 1
-        or any(_compares_columns(arg) for arg in expr.args)
-    )
+def _compared(expr: Expr) -> set[str]:
+    """The columns that are held against other columns."""
+    if not isinstance(expr, Call):
+        return set()
+    own = {arg.name for arg in expr.args if isinstance(arg, Col)}
+    return (own if len(own) > 1 else set()).union(*map(_compared, expr.args))
 
 
 def tops(query: Query) -> list[Query]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from abc import abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ from reference.streams import (
 )
 from reference.types import Row, Value, normal, normal_row
 from spark_impl.evaluate import Evaluator
+from spark_impl.frame import Bools, Ints, saturating_add
 from spark_impl.operators.join import JoinOperator
 from spark_impl.operators.window_join import WindowJoinOperator, reaches
 from spark_impl.plan import Plan
@@ -40,6 +42,8 @@ from spark_impl.punctuation.snapshot import Held
 from spark_impl.punctuation.tap import Coming
 
 T = TypeVar("T", "Held", "_Part")
+FEW_COMBINATIONS, MANY_COMBINATIONS = 64, 65_536
+"""So many are looked at first, and at a time: mostly one of the first will do."""
 
 Candidate = tuple[Row, list[bool], bool]
 """A key, which inputs are closed for it, and whether no row of it can come out any more."""
@@ -259,23 +263,60 @@ class AnyJoinRule(Rule):
 
     def _can_meet(self, parts: Sequence[Sequence[_Part]]) -> bool:
         by_key = [self._by_key(n, own) for n, own in enumerate(parts)]
-        combined: list[Row] = []
-        for key in by_key[0]:
-            if None in key or not all(key in own for own in by_key):
-                continue
-            for choice in itertools.product(*(own[key] for own in by_key)):
-                if any(part.new for part in choice) and self.together(choice):
-                    if self.theta is None:
-                        return True
-                    combined.append(self.joined([part.row for part in choice]))
-        return bool(combined) and bool(self.accepted(combined).any())
+        return any(
+            self._can_meet_here([own[key] for own in by_key])
+            for key in by_key[0]
+            if None not in key and all(key in own for own in by_key)
+        )
+
+    def _can_meet_here(self, parts: Sequence[Sequence[_Part]]) -> bool:
+        """Whether parts with one key can meet; combinations are looked at many at a time."""
+        sizes = [len(own) for own in parts]
+        low, high, new = (
+            [np.array([getattr(part, name) for part in own]) for own in parts]
+            for name in ("low", "high", "new")
+        )
+        columns: list[pa.Array] | None = None
+        done, many = 0, FEW_COMBINATIONS
+        while done < math.prod(sizes):
+            at = np.unravel_index(np.arange(done, min(done + many, math.prod(sizes))), sizes)
+            lows, highs, news = (
+                [own[places] for own, places in zip(each, at, strict=True)]
+                for each in (low, high, new)
+            )
+            fits = np.logical_or.reduce(news) & self.together(lows, highs)
+            if fits.any():
+                if self.theta is None:
+                    return True
+                columns = self._columns(parts) if columns is None else columns
+                chosen = [pa.array(places[fits]) for places in at]
+                taken = [
+                    column.take(chosen[n])
+                    for (n, _), column in zip(self._sources, columns, strict=True)
+                ]
+                if self._satisfied(taken, len(chosen[0])).any():
+                    return True
+            done, many = done + many, MANY_COMBINATIONS
+        return False
+
+    @property
+    def _sources(self) -> list[tuple[int, int]]:
+        """Where each column of a combined row comes from: the input, and the place in its rows."""
+        rest = [(n, at) for n, places in enumerate(self.rest) for at in places]
+        return [*((0, at) for at in self.shared[0]), *rest]
+
+    def _columns(self, parts: Sequence[Sequence[_Part]]) -> list[pa.Array]:
+        """The columns of combined rows, before they are combined."""
+        return [
+            pa.array([part.row[at] for part in parts[n]], column.type.arrow)
+            for (n, at), column in zip(self._sources, self.query.columns, strict=True)
+        ]
 
     def joined(self, rows: Sequence[Row]) -> Row:
         """The combined row: the keys once, then the other columns from left to right."""
-        rest = (row[at] for row, places in zip(rows, self.rest, strict=True) for at in places)
-        return (*self.key(0, rows[0]), *rest)
+        return tuple(rows[n][at] for n, at in self._sources)
 
-    def accepted(self, rows: Sequence[Row]) -> np.ndarray:
+    def accepted(self, rows: Sequence[Row]) -> Bools:
         """Which combined rows satisfy the predicate; all, if it has no value for one of them."""
         if self.theta is None:
             return np.ones(len(rows), np.bool_)
@@ -283,10 +324,14 @@ class AnyJoinRule(Rule):
             pa.array(values, column.type.arrow)
             for values, column in zip(zip(*rows, strict=True), self.query.columns, strict=True)
         ]
+        return self._satisfied(columns, len(rows))
+
+    def _satisfied(self, columns: Sequence[pa.Array], count: int) -> Bools:
+        assert self.theta is not None
         try:
-            return self.evaluator.truth(self.theta, columns, len(rows))
+            return self.evaluator.truth(self.theta, columns, count)
         except QueryError:
-            return np.ones(len(rows), np.bool_)
+            return np.ones(count, np.bool_)
 
     @abstractmethod
     def old_part(self, held: Held) -> _Part: ...
@@ -295,8 +340,8 @@ class AnyJoinRule(Rule):
     def new_part(self, view: View, n: int, coming: Coming) -> _Part: ...
 
     @abstractmethod
-    def together(self, parts: Sequence[_Part]) -> bool:
-        """Whether the times of the parts allow for a row."""
+    def together(self, low: Sequence[Ints], high: Sequence[Ints]) -> Bools:
+        """Whether the times of parts allow for a row, for many combinations of one part each."""
 
     @abstractmethod
     def to_tell(self, view: View, parts: Sequence[Held]) -> bool:
@@ -408,8 +453,9 @@ class JoinRule(AnyJoinRule):
     def new_part(self, view: View, n: int, coming: Coming) -> _Part:
         return _Part(coming.row, view.first(n), self.taps[n].expires(coming.until), new=True)
 
-    def together(self, parts: Sequence[_Part]) -> bool:
-        return max(part.low for part in parts) < min(part.high for part in parts)
+    def together(self, low: Sequence[Ints], high: Sequence[Ints]) -> Bools:
+        fits: Bools = np.maximum.reduce(low) < np.minimum.reduce(high)
+        return fits
 
     def quick_look(
         self, view: View, questions: Sequence[Question]
@@ -538,18 +584,15 @@ class WindowJoinRule(AnyJoinRule):
     def new_part(self, view: View, n: int, coming: Coming) -> _Part:
         return _Part(coming.row, view.first(n), coming.until, new=True)
 
-    def together(self, parts: Sequence[_Part]) -> bool:
-        return self._fits([(part.low, part.high) for part in parts])
+    def together(self, low: Sequence[Ints], high: Sequence[Ints]) -> Bools:
+        fits = np.ones(len(low[0]), np.bool_)
+        for i, j in itertools.product(range(len(low)), repeat=2):
+            reach = self.reach[i][j]
+            if reach is not None:
+                fits &= low[j] <= saturating_add(high[i], reach)
+        return fits
 
     def to_tell(self, view: View, parts: Sequence[Held]) -> bool:
-        fits = self._fits([(held.start, held.start) for held in parts])
-        return fits and max(held.start for held in parts) > view.watermark
-
-    def _fits(self, spans: Sequence[tuple[int, int]]) -> bool:
-        """Whether times can be chosen from the spans; the reaches are the tightest there are."""
-        for i, (_, high) in enumerate(spans):
-            for j, (low, _) in enumerate(spans):
-                reach = self.reach[i][j]
-                if reach is not None and low > high + reach:
-                    return False
-        return True
+        starts = [np.array([held.start]) for held in parts]
+        newest = max(held.start for held in parts)
+        return newest > view.watermark and bool(self.together(starts, starts)[0])

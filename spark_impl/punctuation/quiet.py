@@ -102,8 +102,7 @@ class Quiet:
         ledger = self.ledgers[tap.stream]
         if tap.exact and tap.pipe:
             pool = [*tap.literals(), *fixed.values()]
-            depth = len(tap.raw_columns) if tap.compares_columns else 1
-            return not tap.coming(ledger, fixed, lambda: pool, depth)
+            return not tap.coming(ledger, fixed, lambda: pool, tap.depth)
         handed = {at: v for at, v in fixed.items() if tap.raw_places[at] is not None}
         return tap.closed_for(ledger, handed)
 

@@ -31,7 +31,7 @@ from spark_impl.punctuation.ledger import Fixed, Ledger, matches
 from spark_impl.punctuation.questions import Question
 from spark_impl.punctuation.quiet import tap_of
 from spark_impl.punctuation.snapshot import Held, Snapshot
-from spark_impl.punctuation.tap import Coming, Tap, compares_columns, only_compares
+from spark_impl.punctuation.tap import Coming, Tap, columns_compared, only_compares
 
 if TYPE_CHECKING:
     from spark_impl.punctuation.join_rules import Watch
@@ -152,8 +152,8 @@ class Rule(ABC):
         self.exact = all(only_compares(expr, own) for expr, own in expressions)
         """Whether a few rows can stand for all; if not, this rule decides nothing."""
         self.literals = [lit.value for expr, _ in expressions for lit in literals_in(expr)]
-        pairs = any(compares_columns(expr) for expr, _ in expressions)
-        self.depth = sum(len(tap.raw_columns) for tap in self.taps) if pairs else 1
+        # Columns that are held against each other can be in any order between two values.
+        self.depth = max(1, sum(len(columns_compared(expr)) for expr, _ in expressions))
 
     def expressions(self) -> Iterable[tuple[Expr, Sequence[Column]]]:
         """What the operator itself computes."""

@@ -65,7 +65,8 @@ class Tap:
         self.columns = path[-1].schema[self.lead :]
         self.raw_places = self._raw_places() if promised is None else list(places)
         self.exact = all(only_compares(expr, own) for expr, own in self.expressions())
-        self.compares_columns = any(compares_columns(expr) for expr, _ in self.expressions())
+        self.depth = max(1, sum(len(columns_compared(expr)) for expr, _ in self.expressions()))
+        """How many columns may have to be put in order between two values."""
         self.looked_at = self._looked_at()
 
     def expressions(self) -> Iterator[tuple[Expr, Sequence[Column]]]:
@@ -217,8 +218,9 @@ def only_compares(expr: Expr, columns: Sequence[Column]) -> bool:
     return all(only_compares(arg, columns) for arg in expr.args)
 
 
-def compares_columns(expr: Expr) -> bool:
-    """Whether somewhere two columns are held against each other."""
-    return isinstance(expr, Call) and (
-        sum(isinstance(arg, Col) for arg in expr.args) > 1 or any(map(compares_columns, expr.args))
-    )
+def columns_compared(expr: Expr) -> set[str]:
+    """The columns that are held against other columns somewhere."""
+    if not isinstance(expr, Call):
+        return set()
+    own = {arg.name for arg in expr.args if isinstance(arg, Col)}
+    return (own if len(own) > 1 else set()).union(*map(columns_compared, expr.args))
