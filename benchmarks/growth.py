@@ -33,10 +33,12 @@ POLL = 0.02
 
 
 def main(options: Options) -> str:
-    """Print the table and give it back; the longest history has twice the usual rows."""
-    sizes = [max(options.rows * factor * 2 // TIMES[-1], 1000) for factor in TIMES]
+    """Print the table and give it back; the longest history has four times the usual rows."""
+    sizes = [max(options.rows * factor * 4 // TIMES[-1], 1000) for factor in TIMES]
     # A worker that is used again would show the memory of what ran before.
     spark = bench_session(**{"spark__python__worker__reuse": "false"})
+    # As many tasks as cores, so that also the shortest history fills a slice of a task.
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
     rows = []
     with TemporaryDirectory(prefix="tickproof-bench-") as folder:
         streams = [made_at(spark, size, Path(folder) / str(size)) for size in sizes]

@@ -31,7 +31,8 @@ from spark_impl.operators.output import AppendOperator
 from spark_impl.plan import Node, Plan
 from spark_impl.worker import settle
 
-SLICE_ROWS = 262_144
+SLICE_ROWS = 65_536
+"""More would be some tenths faster, and a task would hold as much more."""
 BIRTH = -1
 """The side of rows that say when an input began, and nothing else."""
 
