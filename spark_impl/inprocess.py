@@ -27,9 +27,9 @@ from spark_impl.lateness import Gate
 from spark_impl.operators.base import Origin
 from spark_impl.operators.leaf import RowsLeaf
 from spark_impl.plan import By, Plan, PlanState
-from spark_impl.punctuation.join_rules import Watch
 from spark_impl.punctuation.punctuator import Punctuator, Standing
 from spark_impl.punctuation.questions import Question, Questions
+from spark_impl.punctuation.watch import Watch
 from spark_impl.state import state_from_bytes, state_to_bytes
 
 Arrivals: TypeAlias = Mapping[str, Sequence[Element]]

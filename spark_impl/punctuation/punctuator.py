@@ -18,13 +18,14 @@ from spark_impl.operators.group_by import GroupByOperator
 from spark_impl.operators.join import JoinOperator
 from spark_impl.operators.sets import SetOperator
 from spark_impl.plan import Plan, PlanState
-from spark_impl.punctuation.join_rules import AnyJoinRule, Watch
+from spark_impl.punctuation.any_join import AnyJoinRule
 from spark_impl.punctuation.ledger import Ledger
 from spark_impl.punctuation.questions import Question, Questions
 from spark_impl.punctuation.quiet import Quiet, tap_of
 from spark_impl.punctuation.rule import Drop, DropAll, Rule, View
 from spark_impl.punctuation.rules import rule_for
 from spark_impl.punctuation.snapshot import Snapshot, instant_of, without
+from spark_impl.punctuation.watch import Watch
 from spark_impl.store import Store
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from reference.expressions import Expr, literals_in
 from reference.query import (
@@ -32,9 +31,7 @@ from spark_impl.punctuation.questions import Question
 from spark_impl.punctuation.quiet import tap_of
 from spark_impl.punctuation.snapshot import Held, Snapshot
 from spark_impl.punctuation.tap import Coming, Tap, columns_compared, only_compares
-
-if TYPE_CHECKING:
-    from spark_impl.punctuation.join_rules import Watch
+from spark_impl.punctuation.watch import Watch
 
 
 @dataclass(frozen=True)

@@ -26,11 +26,12 @@ from spark_impl.convert import python_values
 from spark_impl.encode import HashCollision, Identity, hash_columns, identify
 from spark_impl.frame import Bools, Frame, Ints, concat, int_view
 from spark_impl.plan import PlanState
+from spark_impl.punctuation.any_join import AnyJoinRule
 from spark_impl.punctuation.book import PromiseBook
-from spark_impl.punctuation.join_rules import AnyJoinRule, Watch
 from spark_impl.punctuation.promised import Promised
 from spark_impl.punctuation.punctuator import Punctuator, Standing
 from spark_impl.punctuation.questions import Origins, Question, Questions, origins
+from spark_impl.punctuation.watch import Watch
 from spark_impl.streaming.buckets import owner
 from spark_impl.streaming.spreading import PromiseOf, read_promises
 from spark_impl.streaming.stageplan import LateRowError, StreamPlan, stream_name

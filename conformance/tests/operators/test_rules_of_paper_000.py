@@ -11,10 +11,12 @@ from conformance.judge import judge
 from conformance.own_engines import InProcess
 from conformance.run import LEVELS, Run
 from reference.types import Value
-from spark_impl.punctuation.join_rules import AnyJoinRule, JoinRule, Watch
+from spark_impl.punctuation.any_join import AnyJoinRule
+from spark_impl.punctuation.join_rules import JoinRule
 from spark_impl.punctuation.punctuator import Punctuator
 from spark_impl.punctuation.questions import Question
 from spark_impl.punctuation.rule import View
+from spark_impl.punctuation.watch import Watch
 
 Patch = pytest.MonkeyPatch
 sound = AnyJoinRule.is_sound
