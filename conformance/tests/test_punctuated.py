@@ -9,7 +9,17 @@ import pytest
 from conformance.judge import judge
 from conformance.own_engines import InProcess
 from conformance.run import Run, StepReport
-from reference import AppendRow, Constant, Punctuation, Range, Rows, Source, Unbounded, parse_lanes
+from reference import (
+    AppendRow,
+    Constant,
+    Punctuation,
+    Range,
+    Rows,
+    Source,
+    Unbounded,
+    min_,
+    parse_lanes,
+)
 from reference.expressions import Call, Col, lit
 from reference.query import Minus, Project
 from reference.streams import StreamTuple
@@ -69,3 +79,26 @@ def test_early_punctuations_are_counted_by_the_columns_they_come_from() -> None:
     assert judgement.conforms
     # S is closed for the day, and R is not.
     assert judgement.early == 1
+
+
+def test_an_extreme_at_the_end_of_its_type_does_not_move() -> None:
+    """Rows of the group may come up to 9, but none is below false."""
+    query = Source("S", "k bigint", "v boolean").window(Unbounded()).group_by("k", low=min_("v"))
+    case = parse_lanes("S(k bigint, v boolean): (1,false)@0 (2,true)@0 !({1,2},*)@9 ~0").case(query)
+    case = replace(case, steps=({"S": 4},))
+    (run,) = InProcess().run([case])
+    assert isinstance(run, Run)
+    assert judge(case, run, ["punctual"]).conforms
+    assert [p.patterns[0] for p in run.steps[0].punctuations] == [Constant(1)]
+
+
+def test_in_a_closed_partition_of_a_window_of_rows_nothing_takes_over() -> None:
+    """Only a tuple of the same g could push the row out and let another stand for its key."""
+    window = Rows(1, partition_by=("g",))
+    query = Source("T", "f bigint", "g string").window(window).distinct(("f", "g"))
+    case = parse_lanes("T(f bigint, g string): (1,x)@0 !(*,x)@0 ~0").case(query)
+    case = replace(case, steps=({"T": 3},))
+    (run,) = InProcess().run([case])
+    assert isinstance(run, Run)
+    assert judge(case, run, ["punctual"]).conforms
+    assert len(run.steps[0].punctuations) == 1

@@ -123,10 +123,10 @@ class DistinctOnRule(KeyedRule):
 class SetRule(CountingRule):
     """Minus and intersect: two counts for each row."""
 
-    def displaces(self, view: View) -> bool:
+    def displaces(self, view: View, pins: Sequence[Fixed]) -> bool:
         """If both sides read one stream, new tuples come on both sides at once."""
         one_stream = len({tap.stream for tap in self.taps}) == 1
-        return super().displaces(view) or (one_stream and view.receives(0))
+        return super().displaces(view, pins) or (one_stream and view.receives(0))
 
     def reach(self, view: View, n: int, row: Row) -> tuple[int, int] | None:
         """The span in which new copies of a row can be live on input n, if any can come."""

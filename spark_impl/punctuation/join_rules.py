@@ -135,7 +135,7 @@ class JoinRule(AnyJoinRule):
     def _may_be_pushed_out(self, view: View, parts: Sequence[Held]) -> bool:
         """Whether a tuple can come that ends a combination."""
         return any(
-            held.end == NEVER and tap.pushes_out(view.ledger(n), held.row)
+            held.end == NEVER and tap.can_push_out(view.ledger(n), dict(enumerate(held.row)))
             for (n, tap), held in zip(enumerate(self.taps), parts, strict=True)
         )
 

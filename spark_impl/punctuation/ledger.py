@@ -151,7 +151,7 @@ class Ledger:
         return self.known or PromiseIndex(self.promises)
 
     def is_closed(self, fixed: Fixed) -> bool:
-        """Whether no row with these values may come."""
+        """Whether no row with these values may come; none at all, if there are no values."""
         if len(fixed) == 1:
             ((at, value),) = fixed.items()
             if at in self.index.closed and value in self.index.closed[at]:

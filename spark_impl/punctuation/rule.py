@@ -159,7 +159,7 @@ class Rule(ABC):
     def is_sound(self, view: View, column: str, value: Value) -> bool:
         """Whether no row with this value can come out any more."""
         pins = self.pinned(column, value)
-        if self.displaces(view):
+        if self.displaces(view, pins):
             return self.displaced(view, column, value, pins)
         if self.may_appear(view, column, value):
             return False
@@ -185,9 +185,10 @@ class Rule(ABC):
         """Whether what has arrived can still bring a row with these values."""
         return any(matches(held.row, own) for n, own in enumerate(pins) for held in view.waiting(n))
 
-    def displaces(self, view: View) -> bool:
-        """Whether new tuples do more than add rows."""
-        return any(tap.counts_rows and view.receives(n) for n, tap in enumerate(self.taps))
+    def displaces(self, view: View, pins: Sequence[Fixed]) -> bool:
+        """Whether new tuples do more to rows with these values than add some."""
+        pairs = zip(self.taps, pins, strict=True)
+        return any(tap.can_push_out(view.ledger(n), own) for n, (tap, own) in enumerate(pairs))
 
     def silent(self, view: View, n: int, own: Fixed) -> bool:
         """Whether input n gets no row with these values, nor has one waiting."""

@@ -154,12 +154,16 @@ class Tap:
             raw[place] = value
         return ledger.is_closed(raw)
 
-    def pushes_out(self, ledger: Ledger, row: Row) -> bool:
-        """Whether a tuple can come that takes the place of a row in a window of rows."""
+    def can_push_out(self, ledger: Ledger, fixed: Fixed) -> bool:
+        """Whether a tuple can come that takes the place of one with these values.
+
+        In a window of rows it takes one of the same partition; elsewhere nothing does.
+        """
         if not self.counts_rows:
             return False
-        raw = {at: row[place] for place, at in enumerate(self.raw_places) if at in self.partition}
-        return ledger.latest({at: value for at, value in raw.items() if at is not None}) is not None
+        raw = {self.raw_places[place]: value for place, value in fixed.items()}
+        partition = {at: v for at, v in raw.items() if at is not None and at in self.partition}
+        return not ledger.is_closed(partition)
 
     def coming(
         self, ledger: Ledger, fixed: Fixed, pool: Callable[[], Sequence[Value]], depth: int
