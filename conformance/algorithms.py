@@ -150,7 +150,7 @@ def claims(use: Use, levels: frozenset[str], cases_per_query: int | None = None)
     return AlgorithmClaims(
         operators=operators,
         levels=kept,
-        punctuations=False,
+        punctuations=use.entry.hears,
         cases_per_query=cases_per_query,
         use=use,
     )

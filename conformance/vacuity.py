@@ -19,7 +19,8 @@ from reference import lifted
 from reference.arrivals import progress
 from reference.case import Case
 from reference.oracle import Tuples
-from reference.query import Distinct, GroupBy, Query
+from reference.query import Distinct, GroupBy, Query, Windowed, walk
+from reference.windows import Unbounded
 
 SAMPLE = 4
 """Of so many cases of a query the streams are looked at: it takes longer than the answers."""
@@ -55,6 +56,8 @@ _COUNTED_IN = {
 _ENOUGH_OF = {"late rows": 20, "early punctuations": 500}
 """With fewer cases (looked at, with steps) there is no floor: an early punctuation takes a rare
 coincidence. For other counts a fifth of `ENOUGH` will do."""
+_EXPIRING = ("rows that go", "arrivals at an expiry", "values that return")
+"""What takes a window that rows can leave."""
 _STREAMS = {
     "ties": "tie",
     "duplicates in the streams": "duplicate",
@@ -83,7 +86,15 @@ def in_streams(query: Query, cases: Sequence[Tuples]) -> dict[str, int]:
     for tuples in cases[:SAMPLE]:
         found.update(stream_features(query, tuples))
     counts = {name: found[feature] for name, feature in _STREAMS.items()}
-    return {"cases looked at": len(cases[:SAMPLE]), **counts}
+    looked_at = len(cases[:SAMPLE])
+    endless = 0 if _expires(query) else looked_at
+    return {"cases looked at": looked_at, "cases without expiry": endless, **counts}
+
+
+def _expires(query: Query) -> bool:
+    """Whether rows can leave a window of the query."""
+    windows = [node.window for node in walk(query) if isinstance(node, Windowed)]
+    return not all(isinstance(window, Unbounded) for window in windows)
 
 
 def in_groups(query: Query, expected: pa.Table) -> dict[str, int]:
@@ -173,6 +184,9 @@ def too_little(operator: str, counts: Mapping[str, int]) -> list[str]:
         if operator == "window_join" and name == "values that return":
             continue
         of = counts["cases looked at" if name in _STREAMS else "cases"]
+        if name in _EXPIRING:
+            endless = counts.get("cases without expiry", 0) / max(counts["cases looked at"], 1)
+            of = round(of * (1 - endless))
         found += _complaint(operator, name, counts.get(name, 0), least, of)
     for name, least in {**STEP_FLOORS, **OWN_FLOORS.get(operator, {})}.items():
         share = _COUNTED_IN.get(name, "cases")

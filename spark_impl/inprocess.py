@@ -25,6 +25,7 @@ from spark_impl.frame import Frame
 from spark_impl.horizon import Horizon
 from spark_impl.lateness import Gate
 from spark_impl.operators.base import Origin
+from spark_impl.operators.hearing import listeners
 from spark_impl.operators.leaf import RowsLeaf
 from spark_impl.plan import By, Plan, PlanState
 from spark_impl.punctuation.punctuator import Punctuator, Standing
@@ -79,7 +80,7 @@ def run_cases(
     A case without steps is one step in which all its elements arrive, and then time ends. With
     `finish`, a case with steps gets one more, without elements, in which time ends. At the restarts
     of a case, or after every step, the state goes through bytes. `by` names algorithms that carry
-    operators out; they make nothing of punctuations.
+    operators out; of punctuations only they make something then, and few of them do.
     """
     if not cases:
         return []
@@ -101,6 +102,7 @@ class _Run:
         self.gates = [{source.name: Gate(source.columns) for source in self.sources} for _ in cases]
         self.questions = [Questions(cases[0].query) for _ in cases]
         self.punctuator = Punctuator(self.plan) if by is None else None
+        self.listeners = listeners(self.plan)
         self.watches = [Watch() for _ in cases]
         self.state: PlanState = self.plan.initial()
 
@@ -137,6 +139,8 @@ class _Run:
             for (name, gate), known in zip(gates.items(), heard, strict=True):
                 fresh = arrivals[name][-1][1]
                 self.questions[at].note(name, fresh, gate.promises[known:])
+                for listener in self.listeners:
+                    listener.hear(at, name, gate.promises, known)
                 if self.punctuator is not None:
                     watch = self.watches[at]
                     watch.hear(name, gate.promises[known:])
@@ -154,9 +158,17 @@ class _Run:
         }
         watermarks = [result.watermark for result in results]
         horizon = Horizon.of_cases(watermarks) if self.lead else Horizon.at(watermarks[0])
+        for listener in self.listeners:
+            self.state = listener.hand_over(self.state)
         self.state, rows = self.plan.step(self.state, frames, horizon)
         self._report(results, rows)
         self._punctuate(results)
+        for listener in self.listeners:
+            self.state, told = listener.told(self.state)
+            for number, questions in told.items():
+                results[number].punctuations += self._output_punctuations(
+                    results[number].watermark, questions
+                )
         if self.reports_held:
             self._report_held(results)
         return results
@@ -174,19 +186,23 @@ class _Run:
         }
         self.state, closed = self.punctuator.after(self.state, standings)
         for number, questions in closed.items():
-            watermark = results[number].watermark
-            at = watermark if watermark is not None else 0
-            results[number].punctuations = [self._output_punctuation(at, q) for q in questions]
+            results[number].punctuations = self._output_punctuations(
+                results[number].watermark, questions
+            )
 
-    def _output_punctuation(self, ts: int, question: Question) -> Punctuation:
-        name, value = question
-        return Punctuation(
-            ts,
-            tuple(
-                Constant(value) if column.name == name else Wildcard()
-                for column in self.plan.query.columns
-            ),
-        )
+    def _output_punctuations(
+        self, watermark: int | None, questions: Sequence[Question]
+    ) -> list[Punctuation]:
+        return [
+            Punctuation(
+                0 if watermark is None else watermark,
+                tuple(
+                    Constant(value) if column.name == name else Wildcard()
+                    for column in self.plan.query.columns
+                ),
+            )
+            for name, value in questions
+        ]
 
     @staticmethod
     def _watermark(gates: Mapping[str, Gate]) -> int | None:

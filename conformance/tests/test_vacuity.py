@@ -7,13 +7,15 @@ from conformance.bulk import expected_changelogs
 from conformance.expectation import Expectation
 from conformance.promised import early_punctuations
 from conformance.vacuity import (
+    FLOORS,
     OWN_FLOORS,
     STEP_FLOORS,
     in_groups,
     in_representatives,
+    in_streams,
     too_little,
 )
-from reference import Range, Source, count, parse_lanes
+from reference import Range, Source, Unbounded, count, parse_lanes
 from reference.arrivals import admitted
 from reference.query import OPERATORS, Query
 from reference.streams import StreamTuple
@@ -85,3 +87,18 @@ def test_too_little_of_what_only_some_can_show_fails_the_run() -> None:
             assert too_little(operator, {**enough, **plenty}) == []
             # Where nothing has steps, nothing can be late.
             assert too_little(operator, {**plenty, "cases": 1_000, "cases looked at": 80}) == []
+
+
+def test_where_rows_never_end_none_must_go() -> None:
+    """A join without windows has no expiry; what else must happen is asked for all the same."""
+    counts = in_streams(Source("S", "v bigint").window(Unbounded()).distinct(), [{"S": []}] * 5)
+    assert counts["cases without expiry"] == counts["cases looked at"] == 4
+    assert in_streams(WINDOW, [{WINDOW.source.name: []}] * 5)["cases without expiry"] == 0
+    plenty = dict.fromkeys(FLOORS, 1_000)
+    never = {"rows that go": 0, "arrivals at an expiry": 0, "values that return": 0}
+    looked_at = {"cases": 1_000, "cases looked at": 40}
+    assert len(too_little("join", {**plenty, **never, **looked_at})) == 3
+    assert too_little("join", {**plenty, **never, **looked_at, "cases without expiry": 40}) == []
+    half = {**plenty, **never, **looked_at, "cases without expiry": 20}
+    assert "in 500 cases, at least 100" in too_little("join", half)[0]
+    assert too_little("join", {**half, **plenty, "ties": 0}) != []

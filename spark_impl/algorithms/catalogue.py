@@ -103,6 +103,8 @@ class Entry:
     """What else it asks for."""
     is_late: Callable[[Options], bool] = lambda options: False
     """Whether its answers are final but not prompt."""
+    hears: bool = False
+    """Whether punctuations may come in, if only to be compared with those that use them."""
 
     def refusal(self, situation: Situation, options: Options) -> str | None:
         """Why it cannot do that, or None if it can."""
@@ -273,7 +275,7 @@ def _punctuated(name: str, title: str, kind: type[Any], inputs: int | None = 2) 
         made: TupleAtATime[Any] = kind(time_windows(situation), on)
         return made
 
-    return Entry(name, title, "000", ("join",), make, least_keys=1, inputs=inputs)
+    return Entry(name, title, "000", ("join",), make, least_keys=1, inputs=inputs, hears=True)
 
 
 # --- 001 ------------------------------------------------------------------------------------------
@@ -380,6 +382,7 @@ ENTRIES: Final[tuple[Entry, ...]] = (
         least_keys=1,
         inputs=2,
         asks=_no_windows,
+        hears=True,
     ),
     _near("nlw", "NLW-join", _by_pairs(NLWJoin)),
     _near("hw", "HW-join", _by_pairs(HWJoin)),

@@ -22,6 +22,7 @@ from spark_impl.algorithms.base import Joined, TupleAtATime, Work
 from spark_impl.algorithms.limits import MemoryLimitedJoin, Regulated
 from spark_impl.algorithms.negative_tuples.operators import Signed
 from spark_impl.algorithms.negative_tuples.pipeline import Pipeline
+from spark_impl.algorithms.punctuated_joins import Closed
 
 
 class Message(NamedTuple):
@@ -34,6 +35,14 @@ class Message(NamedTuple):
     row: Row
 
 
+class Closing(NamedTuple):
+    """A promise: no tuple of a stream that has these key values begins after `ts`."""
+
+    ts: int
+    stream: int
+    values: Row
+
+
 @dataclass
 class Made:
     """What a slice made of it."""
@@ -42,6 +51,8 @@ class Made:
     """Rows with their start and their end."""
     changes: list[tuple[int, int, Row]] = field(default_factory=list)
     """Rows that come or go: time, sign, row."""
+    closed: list[Row] = field(default_factory=list)
+    """Key values of which the algorithm says that no more rows come out."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +81,10 @@ class Runner(ABC):
         """All messages up to `now`; `births` are the instants at which inputs begin."""
 
     @abstractmethod
+    def hear(self, closings: Iterable[Closing]) -> None:
+        """Promises, before the messages of the slice in which they were made."""
+
+    @abstractmethod
     def held(self) -> Iterator[tuple[int, int, Row]]:
         """The tuples that are held: stream, time, row."""
 
@@ -85,6 +100,9 @@ COUNTERS: tuple[str, ...] = (*(f.name for f in fields(Work)), "dropped", "evicte
 class JoinRunner(Runner):
     """A join of windows."""
 
+    waiting: tuple[Closing, ...] = ()
+    """Promises whose time has not come: tuples up to then may still be on their way."""
+
     def __init__(
         self,
         algorithm: TupleAtATime[Any],
@@ -99,20 +117,35 @@ class JoinRunner(Runner):
         counted = any(isinstance(window, Rows) for window in windows)
         self.ends = _Ends(windows, getattr(algorithm, "tau", None) or 0) if counted else None
 
+    def hear(self, closings: Iterable[Closing]) -> None:
+        self.waiting = (*self.waiting, *closings)
+
     def take(self, messages: Iterable[Message], births: Sequence[int], now: int) -> Made:
         made = Made()
-        for message in sorted(messages, key=self._order):
-            self._arrive(message, made)
+        due = [closing for closing in self.waiting if closing.ts <= now]
+        if due:
+            self.waiting = tuple(closing for closing in self.waiting if closing.ts > now)
+        events: list[Message | Closing] = [*messages, *due]
+        for event in sorted(events, key=self._order):
+            if isinstance(event, Closing):
+                self._tell(self.algorithm.close(event.stream, event.ts, event.values), made)
+            else:
+                self._arrive(event, made)
         self._tell(self.algorithm.advance(now), made)
         if self.ends is not None:
             made.changes += self.ends.until(now)
         return made
 
-    def _order(self, message: Message) -> tuple[Any, ...]:
-        """As in the window: by time, then by its order, which for streams is the order of rows."""
-        first = self.orders[message.stream]
-        key = sort_key([*(message.row[at] for at in first), *message.row])
-        return (message.ts, message.stream, key)
+    def _order(self, event: Message | Closing) -> tuple[Any, ...]:
+        """As in the window: by time, then by its order, which for streams is the order of rows.
+
+        A promise comes after the tuples of its time, which it says nothing of.
+        """
+        if isinstance(event, Closing):
+            return (event.ts, 1, event.stream, sort_key(event.values))
+        first = self.orders[event.stream]
+        key = sort_key([*(event.row[at] for at in first), *event.row])
+        return (event.ts, 0, event.stream, key)
 
     def _arrive(self, message: Message, made: Made) -> None:
         row = message.row if self.ends is None else self.ends.labelled(message)
@@ -122,7 +155,8 @@ class JoinRunner(Runner):
 
     def _tell(self, found: Iterable[Any], made: Made) -> None:
         for one in found:
-            if not isinstance(one, Joined):
+            if isinstance(one, Closed):
+                made.closed.append(one.values)
                 continue
             row = self.combined(*one.rows)
             if self.ends is None:
@@ -227,6 +261,9 @@ class PipelineRunner(Runner):
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
 
+    def hear(self, closings: Iterable[Closing]) -> None:
+        """Nothing follows from them: the paper knows none."""
+
     def take(self, messages: Iterable[Message], births: Sequence[int], now: int) -> Made:
         made = Made()
         for ts in births:
@@ -310,3 +347,5 @@ class Running:
 
     runner: Runner
     outbox: Outbox = field(default_factory=Outbox)
+    closed: list[Row] = field(default_factory=list)
+    """Key values that were found closed, and of which nobody has been told yet."""

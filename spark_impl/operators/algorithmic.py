@@ -47,6 +47,7 @@ from spark_impl.algorithms.negative_tuples import (
 )
 from spark_impl.algorithms.runner import (
     COUNTERS,
+    Closing,
     Combined,
     JoinRunner,
     Message,
@@ -94,6 +95,11 @@ class Prepared:
         limited = "shares" in given or "memory" in given
         return limited or any(isinstance(window, Rows) for window in self.windows)
 
+    @property
+    def hears(self) -> bool:
+        """Whether it makes something of punctuations."""
+        return catalogue.entry(self.name).hears
+
     def operator(self, query: Query, children: Sequence[Operator]) -> AlgorithmOperator:
         """The operator, over what it reads."""
         if catalogue.entry(self.name).make is None:
@@ -120,6 +126,9 @@ class AlgorithmOperator(Operator):
         self.children = tuple(children)
         self.left_out: Mapping[str, object] = {}
         """Parts of the algorithm that belong to the query, not to the state."""
+        self.names: tuple[str, ...] = ()
+        self.on: tuple[tuple[int, ...], ...] = ()
+        """The keys of a join, and the places that they have among the columns of each input."""
 
     def runner(self) -> Runner:
         """The algorithm before anything has arrived."""
@@ -154,6 +163,7 @@ class AlgorithmOperator(Operator):
             made = own.runner.take(messages.get(case, ()), sorted(begun[case]), limit)
             found += [(case, ts, ets, 1, row) for ts, ets, row in made.lives]
             found += [(case, *sent) for sent in own.outbox.sent(made.changes)]
+            own.closed += made.closed
         return self._state(state, cases, horizon), Delta(self._frame(found), births)
 
     def _messages(self, inputs: Sequence[Delta]) -> dict[int, list[Message]]:
@@ -205,6 +215,23 @@ class AlgorithmOperator(Operator):
             "work": Frame([], {"work": work}, len(work)),
         }
 
+    def hear(self, state: State, closings: Mapping[int, Sequence[Closing]]) -> State:
+        """The state before a step in which each case has heard of closed keys."""
+        cases: dict[int, Running] = thawed(_bytes(state), self.left_out)
+        for case, own in closings.items():
+            cases.setdefault(case, Running(self.runner())).runner.hear(own)
+        return {**state, "algorithm": _blob(frozen(cases, self.left_out))}
+
+    def tell(self, state: State) -> tuple[State, dict[int, list[Row]]]:
+        """After a step: for each case the key values that were found closed, which are told now."""
+        cases: dict[int, Running] = thawed(_bytes(state), self.left_out)
+        told = {case: own.closed for case, own in cases.items() if own.closed}
+        if not told:
+            return state, {}
+        for case in told:
+            cases[case].closed = []
+        return {**state, "algorithm": _blob(frozen(cases, self.left_out))}, told
+
     def work(self, state: State) -> dict[str, int]:
         """What the algorithm has done so far."""
         return dict(zip(COUNTERS, frame_of(state, "work")["work"].tolist(), strict=True))
@@ -240,6 +267,7 @@ class _JoinOperator(AlgorithmOperator):
         assert isinstance(query, Join | WindowJoin)
         super().__init__(prepared, query, children, query.columns)
         names = [[c.name for c in child.schema[child.lead :]] for child in children]
+        self.names = query.on
         self.on = tuple(tuple(own.index(name) for name in query.on) for own in names)
         windows = prepared.windows or tuple(Unbounded() for _ in children)
         self.situation = Situation("join", windows, len(query.on), _constraints(query))

@@ -52,11 +52,18 @@ class StagePunctuator:
 
     def __init__(self, plan: StreamPlan) -> None:
         self.plan = plan
-        self.punctuator = Punctuator(plan)
-        self.inputs: dict[int, Promised] = {
+
+    @cached_property
+    def punctuator(self) -> Punctuator:
+        return Punctuator(self.plan)
+
+    @cached_property
+    def inputs(self) -> dict[int, Promised]:
+        """What the promises of each input speak of."""
+        return {
             int(node.stream[1:]): promised
-            for node in plan.nodes
-            if node.stream is not None and (promised := plan.promised(node.stream)) is not None
+            for node in self.plan.nodes
+            if node.stream is not None and (promised := self.plan.promised(node.stream)) is not None
         }
 
     @cached_property

@@ -14,6 +14,7 @@ from spark_impl.state import frame_to_bytes
 from spark_impl.streaming.bucket import Arrived, BucketProcessor
 from spark_impl.streaming.buckets import labels
 from spark_impl.streaming.carrier import closed_by
+from spark_impl.streaming.hearing import AlgorithmKeeper, AlgorithmStage
 from spark_impl.streaming.keeper import Keeper, StagePunctuator
 from spark_impl.streaming.memory import Clock, next_due, rows_held
 from spark_impl.streaming.stageplan import StageSpec, StreamPlan, on_time
@@ -59,6 +60,8 @@ class StageProcessor(BucketProcessor):
             late += keeper.arrive(taken, arrived.promises)
         moves = any(map(len, taken.values())) or _is_due(state, limit, clock)
         if moves or (keeper is not None and (keeper.changed or not keeper.is_blank)):
+            if isinstance(keeper, AlgorithmKeeper):
+                state = keeper.listener.hand_over(state)
             before = plan.work(state)
             state, delta = plan.take(state, taken, Horizon.at(limit))
             work = {name: done - before[name] for name, done in plan.work(state).items()}
@@ -77,9 +80,14 @@ class StageProcessor(BucketProcessor):
         return clock, blob, {"late": late, **work}
 
     def _keeper(self, key: Any, plan: StreamPlan) -> Keeper:
-        stage = _punctuators.setdefault(self.name, StagePunctuator(plan))
+        by_algorithm = self.spec.algorithm is not None
+        if self.name not in _punctuators:
+            stage: type[StagePunctuator] = AlgorithmStage if by_algorithm else StagePunctuator
+            _punctuators[self.name] = stage(plan)
+        keeper: type[Keeper] = AlgorithmKeeper if by_algorithm else Keeper
         bucket = labels(self.spec.buckets).index(key[0])
-        return self._memory.promises(key, partial(Keeper.from_bytes, stage, bucket))
+        read = partial(keeper.from_bytes, _punctuators[self.name], bucket)
+        return self._memory.promises(key, read)
 
 
 def _is_due(state: PlanState, limit: int | None, clock: Clock) -> bool:

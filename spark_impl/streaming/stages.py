@@ -55,7 +55,7 @@ def stage(
     key: int | None = None
     asks: tuple[int, ...] = ()
     if punctuated:
-        if algorithm is not None:
+        if algorithm is not None and not algorithm.hears:
             raise QueryError(
                 f"{algorithm.name} makes nothing of punctuations; leave algorithm= or "
                 "punctuations= out"

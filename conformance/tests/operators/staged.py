@@ -22,6 +22,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from conformance.adapter import Claims
+from conformance.algorithms import Use
 from conformance.insight import insight
 from conformance.run import Failure, Run, StepReport
 from conformance.spark_streaming import BUCKETS, TOLD, StreamRun, _Step
@@ -44,7 +45,9 @@ from reference.query import (
     walk,
 )
 from reference.windows import Range, Rows, Unbounded, Window
+from spark_impl import by_algorithm
 from spark_impl.layout import Fields, layout_leaves, part_places, part_types, shared_layout
+from spark_impl.operators.algorithmic import Prepared
 from spark_impl.sparktypes import arrow_type, spark_type
 from spark_impl.stage import plain_column
 from spark_impl.streaming import memory, operators, stages
@@ -81,8 +84,9 @@ class Staged:
     name = "staged"
     claims = Claims(cases_per_query=500)
 
-    def __init__(self, buckets: int = BUCKETS) -> None:
+    def __init__(self, buckets: int = BUCKETS, algorithm: str | None = None) -> None:
         self.buckets = buckets
+        self.use = None if algorithm is None else Use(algorithm, streaming=True)
 
     def run(self, cases: Sequence[Case]) -> Iterator[Run | Failure]:
         for _, group in groupby(cases, key=lambda case: (case.query, case.output)):
@@ -96,7 +100,7 @@ class Staged:
 
     def steps(self, cases: Sequence[Case], restarts: bool) -> list[list[StepReport]]:
         with TemporaryDirectory(prefix="tickproof-") as directory:
-            made = _StagedRun(None, cases, Path(directory))  # type: ignore[arg-type]
+            made = _StagedRun(None, cases, Path(directory), self.use)  # type: ignore[arg-type]
             made.build(self.buckets)
             return made.steps(restarts)
 
@@ -341,6 +345,15 @@ class _StagedRun(StreamRun):
                     fields = tuple(own.fields[at] for at in wanted)
                     own = own.changed(_projection(tuple(wanted)), fields, moves=wanted)
                 return operators.group_by(own, keys, aggregates, ())
+            case Join(inputs, on, _) if self.use is not None:
+                # Inputs are windows of streams where an algorithm is asked for.
+                windows = tuple(
+                    self._stretched(e.window) for e in inputs if isinstance(e, Windowed)
+                )
+                by = Prepared(self.use.name, windows=windows)
+                joined = by_algorithm.join([*map(self._flow, inputs)], on, by)
+                assert isinstance(joined, Flow)
+                return joined
             case Join(inputs, on, _):
                 made = self._flow(inputs[0])
                 for below in inputs[1:]:
@@ -355,9 +368,11 @@ class _StagedRun(StreamRun):
     def _union(self, left: Flow, right: Flow) -> Flow:
         return operators.union(left, right)
 
+    def _stretched(self, window: Window) -> Window:
+        return self.stretch.window(window) if isinstance(window, Range) else window
+
     def _stream(self, source: Source, window: Window) -> Flow:
-        if isinstance(window, Range):
-            window = self.stretch.window(window)
+        window = self._stretched(window)
         fields = tuple(
             T.StructField(c.name, spark_type(c.type, T.TimestampNTZType())) for c in source.columns
         )
