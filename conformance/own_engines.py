@@ -26,6 +26,7 @@ class InProcess:
 
     name = "in-process"
     claims: Claims = Claims()
+    side_by_side = True
 
     def __init__(self, algorithm: str | None = None) -> None:
         self.use = None if algorithm is None else Use(algorithm, streaming=True)
