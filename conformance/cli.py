@@ -158,7 +158,7 @@ def _check(
             metavar="N",
             min=1,
             help="In so many processes, where an engine can stand in several: in-process can. If "
-            "not given, one for each core, and for few cases one.",
+            "not given, one for each thousand cases, but not more than there are cores.",
         ),
     ] = None,
     case: Annotated[

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 from conformance.adapter import Adapter
 from reference.sql import database
 
-ENOUGH_CASES = 2_000
-"""With fewer cases a second process is not there before the first one is done."""
+CASES_EACH = 1_000
+"""With fewer cases for each a process is hardly there before the others are done."""
 
 TASK = TypeVar("TASK")
 FOUND = TypeVar("FOUND")
@@ -26,9 +26,10 @@ FOUND = TypeVar("FOUND")
 
 def processes_for(adapter: Adapter, cases: int) -> int:
     """How many processes suit an engine and so many cases."""
-    if not getattr(adapter, "side_by_side", False) or cases < ENOUGH_CASES:
+    if not getattr(adapter, "side_by_side", False):
         return 1
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    return max(1, min(cores, cases // CASES_EACH))
 
 
 def in_order(

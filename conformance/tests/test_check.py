@@ -73,7 +73,7 @@ def test_several_processes_say_what_one_says(adapter: str) -> None:
 
 def test_an_engine_that_does_not_say_so_stands_in_one_process() -> None:
     assert processes_for(InProcess(), 10) == 1
-    assert processes_for(InProcess(), 100_000) >= 1
+    assert 1 <= processes_for(InProcess(), 3_000) <= 3
     assert processes_for(Crashes(), 100_000) == 1
 
 
