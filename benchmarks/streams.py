@@ -78,4 +78,4 @@ def bench_session(**settings: str) -> SparkSession:
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-memory 4g {more} pyspark-shell"
     from conformance.spark_engines import local_session
 
-    return local_session()
+    return local_session(measured=True)

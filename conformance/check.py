@@ -43,6 +43,7 @@ from conformance.generate import (
 )
 from conformance.grouping import Group, group_of, simplicity
 from conformance.judge import FAILED, Judgement, Verdict, judge
+from conformance.parallel import in_order, processes_for
 from conformance.report import Report, Violation
 from conformance.run import LEVELS, Failure, Run, StepReport
 from conformance.shrink import shrink
@@ -86,8 +87,13 @@ def check(
     depth: int = DEFAULT_DEPTH,
     expected: Sequence[ExpectedFailure] = (),
     watch: Watch | None = None,
+    processes: int | None = 1,
 ) -> Report:
     """Check an adapter on generated cases.
+
+    With `processes`, several of them judge; None is as many as suit the adapter, which must be
+    given by name. They import the main module again, as all that `multiprocessing` starts: a script
+    needs its `if __name__ == "__main__"`.
 
     >>> report = check("reference", cases=40, seed=7)
     >>> report.conforms, report.levels["final"].checked >= 40
@@ -105,8 +111,13 @@ def check(
     label = adapter if isinstance(adapter, str) else adapter.name
     if per_query is None and opened.claims.cases_per_query is not None:
         plan = replace(plan, per_query=opened.claims.cases_per_query)
+    if not isinstance(adapter, str) or not getattr(opened, "side_by_side", False):
+        processes = 1
+    elif processes is None:
+        processes = processes_for(opened, cases)
     try:
-        return _Check(opened, plan, watch or (lambda *_: None), label, expected).report()
+        made = _Check(opened, plan, watch or (lambda *_: None), label, expected)
+        return made.report(processes)
     finally:
         if isinstance(adapter, str):
             opened.close()
@@ -135,6 +146,27 @@ class Found:
     alike: int = 0
 
 
+@dataclass
+class Part:
+    """What one process found out about one query."""
+
+    result: Report
+    found: dict[Group, Found]
+    doubtful: list[tuple[str, str, Case]]
+
+
+def _judging(name: str, plan: Plan, expected: Sequence[ExpectedFailure]) -> Callable[[Task], Part]:
+    """What a process of several does with a query."""
+    adapter = open_adapter(name)
+
+    def part(task: Task) -> Part:
+        made = _Check(adapter, plan, lambda *_: None, name, expected)
+        made.task(task)
+        return Part(made.result, made.found, made.doubtful)
+
+    return part
+
+
 class _Check:
     def __init__(
         self,
@@ -153,12 +185,15 @@ class _Check:
         self.found: dict[Group, Found] = {}
         self.doubtful: list[tuple[str, str, Case]] = []
         """Failures that were excused because of some values: operator, level, case without them."""
+        self.declared = expected
         self.expected = [*expected, *getattr(adapter, "expected_failures", ())]
         self.generator = Generator(plan, self.claims)
 
-    def report(self) -> Report:
+    def report(self, processes: int = 1) -> Report:
         started = time.perf_counter()
-        if self.claims.cases_per_query is None:
+        if self.claims.cases_per_query is None and processes > 1:
+            self.side_by_side(processes)
+        elif self.claims.cases_per_query is None:
             self.batch_and_stepped()
         else:
             self.all_in_steps()
@@ -193,12 +228,25 @@ class _Check:
         return self.result
 
     def batch_and_stepped(self) -> None:
-        stepped = [level for level in self.levels if level != "final"]
         for task in self.generator.tasks():
             self.watch(task.query.op, self.result.cases, self.plan.cases)
-            self.batch(task)
-            if stepped:
-                self.stepped(task)
+            self.task(task)
+
+    def side_by_side(self, processes: int) -> None:
+        """The same in several processes, each with the next query."""
+        prepare = partial(_judging, self.result.adapter, self.plan, self.declared)
+        for part in in_order(self.generator.tasks(), processes, prepare):
+            self.result.take(part.result)
+            for group, found in part.found.items():
+                self.keep(group, found)
+            self.doubtful += part.doubtful
+            self.watch(next(iter(part.result.vacuity)), self.result.cases, self.plan.cases)
+
+    def task(self, task: Task) -> None:
+        """All cases of one query."""
+        self.batch(task)
+        if any(level != "final" for level in self.levels):
+            self.stepped(task)
 
     # batch cases
 
@@ -247,6 +295,10 @@ class _Check:
             self.watch(operator, self.result.cases, self.plan.cases)
             self.judged([(operator, case) for case in cases], islice(judgements, len(cases)))
             self.result.cases += len(cases)
+            # Counted now, while the engine is at work on the next queries.
+            tuples = [admitted(case) for case in cases]
+            self.interesting(task.query, bulk.expected_changelogs(task.query, tuples), tuples)
+            self.result.interesting(operator, in_steps(cases))
 
     def slow_cases(self, task: Task) -> list[Case]:
         """The cases of a task for such an engine."""
@@ -255,15 +307,9 @@ class _Check:
         if task.number % PLAIN_SHARE:
             # A query without promises may run in another way.
             cases = [without_punctuations(case) for case in cases]
-        is_restarted = task.number % RESTARTED_SHARE == 1
-        cases = [
-            replace(case, restarts=_every_step(case) if is_restarted else ()) for case in cases
-        ]
-        tuples = [admitted(case) for case in cases]
-        expected = bulk.expected_changelogs(task.query, tuples)
-        self.interesting(task.query, expected, tuples)
-        self.result.interesting(task.query.op, in_steps(cases))
-        return cases
+        # Restarts take longest, and only one level is about them.
+        is_restarted = task.number % RESTARTED_SHARE == 1 and "durable" in self.levels
+        return [replace(case, restarts=_every_step(case) if is_restarted else ()) for case in cases]
 
     def interesting(self, query: Query, expected: pa.Table, cases: Sequence[Tuples]) -> None:
         """Count what happens in cases and their right answers."""
@@ -303,11 +349,17 @@ class _Check:
 
     def note(self, operator: str, case: Case, verdict: Verdict) -> None:
         """A failure that nobody expected."""
-        group = group_of(operator, case, verdict)
+        self.keep(group_of(operator, case, verdict), Found(case, verdict, 1))
+
+    def keep(self, group: Group, found: Found) -> None:
+        """The first of the smallest failures of a group stands for all."""
         known = self.found.get(group)
-        if known is None or _size(case) < _size(known.case):
-            self.found[group] = Found(case, verdict, known.alike if known else 0)
-        self.found[group].alike += 1
+        if known is None:
+            self.found[group] = found
+            return
+        if _size(found.case) < _size(known.case):
+            known.case, known.verdict = found.case, found.verdict
+        known.alike += found.alike
 
     def excuses(self, case: Case, level: str, run: Run | Failure) -> list[ExpectedFailure]:
         """The declarations by which an operator in the query is known to fail in such a case."""

@@ -66,6 +66,7 @@ class CheckWish:
     levels: tuple[str, ...] = ()
     per_query: int | None = None
     depth: int = DEFAULT_DEPTH
+    processes: int | None = None
     case: str | None = None
     json: Path | None = None
     junit: Path | None = None
@@ -144,6 +145,7 @@ def _checked(name: str, wish: CheckWish, console: Console) -> Report:
             depth=wish.depth,
             expected=load_expected(wish.expected) if wish.expected else (),
             watch=watch,
+            processes=wish.processes,
         )
 
 

@@ -152,6 +152,15 @@ def _check(
     depth: Annotated[
         int, typer.Option(metavar="N", min=1, max=4, help="At most so many operators deep.")
     ] = 3,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="In so many processes, where an engine can stand in several: in-process can. If "
+            "not given, one for each thousand cases, but not more than there are cores.",
+        ),
+    ] = None,
     case: Annotated[
         str | None,
         typer.Option(metavar="CASE", help="Check this case only: a file, or a fixture's name."),
@@ -203,6 +212,7 @@ def _check(
         levels=_listed(levels),
         per_query=per_query,
         depth=depth,
+        processes=processes,
         case=case,
         json=json,
         junit=junit,

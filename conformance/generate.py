@@ -194,15 +194,12 @@ class Generator:
         """Cases in steps, with promises and restarts, of several kinds; a share of the task's."""
         many = max(1, task.cases // STEPPED_SHARE) if many is None else many
         tuples = min(self.plan.tuples, MOST_STEPPED_TUPLES)
-        honest, broken = (
-            bulk_runs(task.query, many, self._seed(task), tuples=tuples, honest=honest)
-            for honest in (True, False)
-        )
+        dices = [Rolled(f"{self._seed(task)}/{at}/kind") for at in range(many)]
+        honest = [not chance(dice, DISHONEST) for dice in dices]
+        cases = bulk_runs(task.query, many, self._seed(task), tuples=tuples, honest=honest)
         outputs = self.claims.outputs_of(task.query)
         found = []
-        for at in range(many):
-            dice = Rolled(f"{self._seed(task)}/{at}/kind")
-            case = broken[at] if chance(dice, DISHONEST) else honest[at]
+        for dice, case in zip(dices, cases, strict=True):
             if chance(dice, SILENT) and silence:
                 case = with_silence(dice, case)
             if "append" in outputs and (len(outputs) == 1 or chance(dice, APPENDING)):

@@ -26,6 +26,7 @@ class InProcess:
 
     name = "in-process"
     claims: Claims = Claims()
+    side_by_side = True
 
     def __init__(self, algorithm: str | None = None) -> None:
         self.use = None if algorithm is None else Use(algorithm, streaming=True)
@@ -39,13 +40,13 @@ class InProcess:
 
     def _together(self, cases: Sequence[Case]) -> Iterator[Run]:
         plain = self._steps([replace(case, restarts=()) for case in cases])
-        again = self._steps(cases) if any(case.restarts for case in cases) else plain
-        for case, steps, restarted in zip(cases, plain, again, strict=True):
-            after = (Run(_reports(restarted)),) if case.restarts else ()
+        again = iter(self._steps([case for case in cases if case.restarts]))
+        for case, steps in zip(cases, plain, strict=True):
+            after = (Run(_reports(next(again))),) if case.restarts else ()
             yield Run(_reports(steps), "element", after)
 
     def _steps(self, cases: Sequence[Case]) -> list[list[StepResult]]:
-        if self.use is None:
+        if self.use is None or not cases:
             return run_cases(cases)
         return run_cases(cases, held=False, by=self.use.by(cases[0].query))
 

@@ -156,6 +156,18 @@ class Report:
                 self.count(operator, verdict.level, int(verdict.ok), 1)
         return list(judgement.wrong())
 
+    def take(self, other: Report) -> None:
+        """Add what another report counted."""
+        self.cases += other.cases
+        self.churn += other.churn
+        for operator, levels in other.operators.items():
+            for level, tally in levels.items():
+                self.count(operator, level, tally.passed, tally.checked)
+                if tally.excused:
+                    self.excuse(operator, level, tally.excused)
+        for operator, counts in other.vacuity.items():
+            self.interesting(operator, counts)
+
     def interesting(self, operator: str, counts: Mapping[str, int]) -> None:
         """Add to the counts of how often the interesting thing really happened."""
         own = self.vacuity.setdefault(operator, {})
@@ -196,18 +208,11 @@ def combined_json(reports: list[Report], missing: Sequence[Missing] = ()) -> dic
         return reports[0].to_json()
     whole = Report(
         " ".join(report.adapter for report in reports),
-        cases=sum(report.cases for report in reports),
         seconds=sum(report.seconds for report in reports),
-        churn=sum(report.churn for report in reports),
         seed=reports[0].seed if reports else 0,
     )
     for report in reports:
-        for operator, levels in report.operators.items():
-            for level, tally in levels.items():
-                whole.count(operator, level, tally.passed, tally.checked)
-                whole.excuse(operator, level, tally.excused)
-        for operator, counts in report.vacuity.items():
-            whole.interesting(operator, counts)
+        whole.take(report)
         whole.violations += report.violations
         whole.vacuous += report.vacuous
         whole.expected += report.expected

@@ -135,8 +135,8 @@ class SparkStreaming:
             why = f"{type(error).__name__}: {str(error).strip()[:2000]}"
             yield from (Failure(why) for _ in cases)
             return
+        known = insight(cases[0].query, buckets_of(cases)) if has_punctuations(cases) else FULL
         for case, steps, restarted in zip(cases, plain, again, strict=True):
-            known = insight(case.query, buckets_of(cases)) if has_punctuations(cases) else FULL
             after = (Run(restarted, "step", insight=known),) if case.restarts else ()
             yield Run(steps, "step", after, known)
 

@@ -83,9 +83,19 @@ def bulk_cases(query: Query, count: int, seed: int, *, tuples: int = 50) -> list
 
 
 def bulk_runs(
-    query: Query, count: int, seed: int, *, tuples: int = 50, honest: bool = True, steps: int = 5
+    query: Query,
+    count: int,
+    seed: int,
+    *,
+    tuples: int = 50,
+    honest: bool | Sequence[bool] = True,
+    steps: int = 5,
 ) -> list[Case]:
-    """Whole cases: the same tuples with watermarks and punctuations, in steps, with restarts."""
+    """Whole cases: the same tuples with watermarks and punctuations, in steps, with restarts.
+
+    `honest` says whether promises are kept: all of them, or those of each case.
+    """
+    kept = [honest] * count if isinstance(honest, bool) else honest
     found = []
     columns = {source.name: source.columns for source in query.sources}
     for number, case in enumerate(bulk_cases(query, count, seed, tuples=tuples)):
@@ -93,8 +103,8 @@ def bulk_runs(
         streams: dict[str, Stream] = {}
         for name, own in case.items():
             stream = Stream(columns[name], tuple(own))
-            stream = arrivals.punctuated(dice, stream, honest)
-            streams[name] = arrivals.watermarked(dice, stream, honest)
+            stream = arrivals.punctuated(dice, stream, kept[number])
+            streams[name] = arrivals.watermarked(dice, stream, kept[number])
         cuts = arrivals.batched(dice, streams, steps)
         found.append(Case(streams, query, cuts, arrivals.restarted(dice, cuts)))
     return found

@@ -129,6 +129,8 @@ class Database(threading.local):
         if self._connection is None:
             self._connection = duckdb.connect(":memory:")
             self._connection.execute("SET preserve_insertion_order = false")
+            # On a busy machine it would draw its progress among the lines of a report.
+            self._connection.execute("SET enable_progress_bar = false")
             # What does not fit into memory goes with the temporary files, not into this folder.
             self._connection.execute("SET temp_directory = $1", [tempfile.gettempdir()])
             # Joins run as written: the optimiser, which cannot know how few rows share a case and

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import cached_property
+from typing import Any, TypeAlias
 
 from reference.clock import is_instant
 from reference.errors import CaseError, QueryError
-from reference.types import STRING, Row, Type, Value, normal, sort_key
+from reference.types import STRING, Row, Type, Value, value_key
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,11 @@ class Constant:
     value: Value
 
     def matches(self, value: Value) -> bool:
-        return sort_key((normal(self.value),)) == sort_key((normal(value),))
+        return self._place == value_key(value)
+
+    @cached_property
+    def _place(self) -> tuple[int, Any]:
+        return value_key(self.value)
 
 
 @dataclass(frozen=True)
@@ -97,9 +102,13 @@ class Between:
     def matches(self, value: Value) -> bool:
         if value is None:
             return False
-        key = sort_key((normal(value),))
-        above = self.low is None or sort_key((normal(self.low),)) <= key
-        return above and (self.high is None or key <= sort_key((normal(self.high),)))
+        place, (low, high) = value_key(value), self._places
+        return (low is None or low <= place) and (high is None or place <= high)
+
+    @cached_property
+    def _places(self) -> tuple[tuple[int, Any] | None, tuple[int, Any] | None]:
+        low, high = (None if end is None else value_key(end) for end in (self.low, self.high))
+        return low, high
 
 
 @dataclass(frozen=True)
@@ -109,7 +118,11 @@ class OneOf:
     values: tuple[Value, ...]
 
     def matches(self, value: Value) -> bool:
-        return any(Constant(own).matches(value) for own in self.values)
+        return value_key(value) in self._places
+
+    @cached_property
+    def _places(self) -> list[tuple[int, Any]]:
+        return list(map(value_key, self.values))
 
 
 @dataclass(frozen=True)
@@ -156,7 +169,12 @@ class Punctuation:
 
     def matches(self, row: Row) -> bool:
         """Whether the promise is about this row at all."""
-        return all(p.matches(v) for p, v in zip(self.patterns, row, strict=True))
+        return all(pattern.matches(row[at]) for at, pattern in self._told)
+
+    @cached_property
+    def _told(self) -> list[tuple[int, Pattern]]:
+        """The columns of which anything is said: a wildcard matches every value."""
+        return [(at, p) for at, p in enumerate(self.patterns) if not isinstance(p, Wildcard)]
 
     def forbids(self, tuple_: StreamTuple) -> bool:
         """Whether this tuple cannot exist if the promise holds."""

@@ -284,7 +284,7 @@ def normal(value: Value) -> Value:
 
 def normal_row(row: Sequence[Value]) -> Row:
     """A row of normal values."""
-    return tuple(normal(value) for value in row)
+    return tuple(map(normal, row))
 
 
 def sort_key(row: Sequence[Value]) -> tuple[Any, ...]:
@@ -293,10 +293,11 @@ def sort_key(row: Sequence[Value]) -> tuple[Any, ...]:
     >>> sorted([(2.0,), (NAN,), (None,), (-1.0,)], key=sort_key)
     [(None,), (-1.0,), (2.0,), (nan,)]
     """
-    return tuple(_value_key(value) for value in row)
+    return tuple(map(value_key, row))
 
 
-def _value_key(value: Value) -> tuple[int, Any]:
+def value_key(value: Value) -> tuple[int, Any]:
+    """The place of a value in the order of its type; two are equal if their places are."""
     if value is None:
         return (0, 0)
     if isinstance(value, float) and value != value:

@@ -17,6 +17,7 @@ from conformance.generate import Generator
 from conformance.grouping import boundary_of
 from conformance.judge import Verdict
 from conformance.own_engines import InProcess
+from conformance.parallel import processes_for
 from conformance.run import LEVELS
 from conformance.shrink import shrink
 from conformance.tests.wrong_engines import Crashes, LateExpiry, OnlyMinus
@@ -48,6 +49,32 @@ def test_the_operators_in_process_conform(
     for operator, counts in report.vacuity.items():
         shown = ", ".join(f"{name} {count:,}" for name, count in counts.items())
         record_property(f"what happened, seed {seed}, {operator}", shown)
+
+
+@pytest.mark.parametrize("adapter", ["in-process", f"{WRONG}LateEverywhere"])
+def test_several_processes_say_what_one_says(adapter: str) -> None:
+    one, two = (
+        check(
+            adapter,
+            cases=90,
+            seed=5,
+            per_query=10,
+            operators=["minus", "distinct"],
+            processes=processes,
+        ).to_json()
+        for processes in (1, 2)
+    )
+    for changing in ("seconds", "cases_per_second"):
+        assert one.pop(changing) != two.pop(changing)
+    assert one == two
+    assert one["conforms"] is (adapter == "in-process")
+    assert bool(one["violations"]) is (adapter != "in-process")
+
+
+def test_an_engine_that_does_not_say_so_stands_in_one_process() -> None:
+    assert processes_for(InProcess(), 10) == 1
+    assert 1 <= processes_for(InProcess(), 3_000) <= 3
+    assert processes_for(Crashes(), 100_000) == 1
 
 
 def test_queries_go_as_deep_as_asked() -> None:

@@ -49,6 +49,13 @@ def _moved(run: Run) -> Run:
     return replace(run, steps=steps)
 
 
+class LateEverywhere(LateExpiry):
+    """The same, and it may stand in several processes."""
+
+    name = "late-everywhere"
+    side_by_side = True
+
+
 class OnlyMinus(LateExpiry):
     """Right, but it claims one operator only, and never runs a case that it does not claim."""
 

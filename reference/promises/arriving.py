@@ -7,7 +7,6 @@ import decimal
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from reference.arrivals import Admitted
 from reference.clock import MAX_TIME, MIN_TIME
@@ -16,7 +15,7 @@ from reference.streams import (
     Punctuation,
     pattern_values,
 )
-from reference.types import Row, Type, Value, normal, sort_key
+from reference.types import Row, Type, Value, normal, value_key
 
 
 def closed(admitted: Admitted, columns: Sequence[Column], at: int, value: Value) -> bool:
@@ -102,19 +101,14 @@ def spread(type_: Type, named: Iterable[Value], depth: int = 1) -> list[Value]:
         return [None, False, True]
     marks = [normal(value) for value in named if value is not None] or [_zero(type_)]
     found = [*marks]
-    least = min(marks, key=value_place)
+    least = min(marks, key=value_key)
     if type_.kind == "string":
         found += _chain("", _after, type_, depth)
     else:
         found += _chain(least, _before, type_, depth)
     for mark in marks:
         found += _chain(mark, _after, type_, depth)
-    return [None, *sorted(dict.fromkeys(found), key=value_place)]
-
-
-def value_place(value: Value) -> tuple[Any, ...]:
-    """The place of a value in the order of all values of its type."""
-    return sort_key((value,))
+    return [None, *sorted(dict.fromkeys(found), key=value_key)]
 
 
 def _zero(type_: Type) -> Value:

@@ -6,11 +6,10 @@ import operator
 from collections.abc import Iterable, Sequence
 
 from reference.expressions import ARITHMETIC, COMPARISONS, Call, Col, Expr, Lit
-from reference.promises.arriving import value_place
 from reference.streams import (
     Column,
 )
-from reference.types import Row, Type, Value, normal
+from reference.types import Row, Type, Value, normal, value_key
 
 
 def evaluate(expr: Expr, row: Row, columns: Sequence[Column]) -> Value:
@@ -21,7 +20,7 @@ def evaluate(expr: Expr, row: Row, columns: Sequence[Column]) -> Value:
     True
     """
     if isinstance(expr, Col):
-        return row[[column.name for column in columns].index(expr.name)]
+        return next(v for v, c in zip(row, columns, strict=True) if c.name == expr.name)
     if isinstance(expr, Lit):
         return normal(expr.value)
     assert isinstance(expr, Call)
@@ -63,15 +62,17 @@ def equal(left: Value, right: Value) -> bool:
 def _compare(name: str, left: Value, right: Value) -> bool:
     if isinstance(left, float) or isinstance(right, float):
         left, right = float(left), float(right)
-    a, b = value_place(left), value_place(right)
-    return {
-        "=": a == b,
-        "!=": a != b,
-        "<": a < b,
-        "<=": a <= b,
-        ">": a > b,
-        ">=": a >= b,
-    }[name]
+    return bool(_COMPARE[name](value_key(left), value_key(right)))
+
+
+_COMPARE = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 def only_compares(expr: Expr, columns: Sequence[Column]) -> bool:

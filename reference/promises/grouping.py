@@ -10,7 +10,7 @@ from fractions import Fraction
 from reference.aggregates import BUILT_IN, Aggregate, user_function
 from reference.clock import MAX_TIME
 from reference.expressions import columns_in
-from reference.promises.arriving import times_near, value_place
+from reference.promises.arriving import times_near
 from reference.promises.evaluation import evaluate
 from reference.promises.inputs import Held, Input, New
 from reference.promises.keyed import KeyedRules
@@ -22,7 +22,7 @@ from reference.streams import (
     Column,
     StreamTuple,
 )
-from reference.types import Row, Value, normal
+from reference.types import Row, Value, normal, value_key
 
 
 class GroupByRules(KeyedRules):
@@ -107,7 +107,7 @@ def _aggregate(item: Aggregate, bag: Sequence[Row], columns: Sequence[Column]) -
         return made.function([arg[0] if len(made.takes) == 1 else arg for arg in args])
     if not item.args:
         return len(bag)
-    values = sorted((arg[0] for arg in args if arg[0] is not None), key=value_place)
+    values = sorted((arg[0] for arg in args if arg[0] is not None), key=value_key)
     if item.function == "count":
         return len(values)
     if not values:

@@ -73,6 +73,9 @@ class Input:
             self.looked_at |= set(range(len(self.raw_columns)))
         self.pool: list[Value] = []
         self.depth = 1
+        self._seen: dict[Row, Row | None] = {}
+        parts = self.window.partition_by if isinstance(self.window, Rows) else ()
+        self._parts = [self._raw_at(name) for name in parts]
 
     def _raw_places(self) -> list[int | None]:
         """For each column, the column of the stream that it is, or None if it is computed."""
@@ -115,7 +118,15 @@ class Input:
                     yield expr, node.input.columns
 
     def row(self, raw: Row) -> Row | None:
-        """What the operator sees of a row of the stream."""
+        """What the operator sees of a row of the stream.
+
+        The same rows come up in every future that is tried, so what is seen is kept.
+        """
+        if raw not in self._seen:
+            self._seen[raw] = self._row(raw)
+        return self._seen[raw]
+
+    def _row(self, raw: Row) -> Row | None:
         row = normal_row(raw)
         for node in self.pipe:
             if isinstance(node, Project):
@@ -159,12 +170,11 @@ class Input:
 
     def partition(self, raw: Row) -> Row:
         """The part of a `Rows` window to which a row of the stream belongs."""
-        return normal_row([*self.partition_values(raw).values()])
+        return normal_row([raw[at] for at in self._parts])
 
     def partition_values(self, raw: Row) -> dict[int, Value]:
         """What a row of the stream must carry to be in the same part of a `Rows` window."""
-        names = self.window.partition_by if isinstance(self.window, Rows) else ()
-        return {at: raw[at] for at in map(self._raw_at, names)}
+        return {at: raw[at] for at in self._parts}
 
     def _raw_at(self, name: str) -> int:
         return [column.name for column in self.raw_columns].index(name)

@@ -82,10 +82,10 @@ def sound(
     done: set[OutputPunctuation] = set()
     found: list[frozenset[OutputPunctuation]] = []
     for progress in steps:
-        verdicts = soundness(case, progress, patience)
-        if None in verdicts.values():
-            raise Undecided(f"whether a punctuation of this {case.query.op} is sound")
-        new = frozenset(q for q, verdict in verdicts.items() if verdict) - done
+        questions = asked(case.query, progress)
+        situation = Situation(case, progress, patience) if questions else None
+        # One question that is not decided leaves all undecided, so the others are not looked at.
+        new = frozenset(q for q in questions if situation and situation.is_sound(q)) - done
         done |= new
         found.append(new)
     return found

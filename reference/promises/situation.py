@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 
 from reference.aggregates import BUILT_IN
 from reference.arrivals import Progress
@@ -109,7 +110,7 @@ class Situation:
         column, value = question.column, question.value
         if self._shows_up(self.to_come(), question):
             return False
-        if self._displaces():
+        if self._displaces:
             if self._out_of_reach(question):
                 self._refuse_replacement(question)
                 return True
@@ -145,7 +146,7 @@ class Situation:
         if not any(self._can_receive(own) for own in self.inputs):
             return False
         counted = isinstance(self.inputs[at].window, Rows)
-        if (counted or self._displaces()) and not isinstance(self.operator, PassRules):
+        if (counted or self._displaces) and not isinstance(self.operator, PassRules):
             if self.exact and self.operator.never_matters(at, held):
                 return False
             if any(
@@ -190,6 +191,7 @@ class Situation:
     def _can_receive(self, own: Input) -> bool:
         return latest(own.admitted, own.raw_columns, {}) is not None
 
+    @cached_property
     def _displaces(self) -> bool:
         """Whether new tuples do more than add rows.
 
