@@ -89,6 +89,12 @@ class StageSpec:
         return any(own.promised is not None for own in self.inputs)
 
     @property
+    def numbers(self) -> tuple[str, ...]:
+        """What it sends beside the columns; in entries of a changelog `ets` means nothing."""
+        sent = ("ts", "sign") if self.output == "changelog" else ("ts", "ets", "sign")
+        return (*sent, "at") if self.punctuated else sent
+
+    @property
     def identity(self) -> bytes:
         """What a checkpoint must have been written by; user functions have no lasting names."""
         plain = re.sub(r"udaf_\d+", "udaf", repr((self.query, self.inputs)))
