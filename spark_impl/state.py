@@ -127,6 +127,12 @@ def _layout_to_bytes(types: tuple[pa.DataType, ...], numbers: tuple[tuple[str, s
     return frame_to_bytes(Frame(columns, {name: np.empty(0, kind) for name, kind in numbers}, 0))
 
 
+@lru_cache(maxsize=1_000)
+def _layout_from_bytes(content: bytes) -> Frame:
+    """Undo `_layout_to_bytes`."""
+    return frame_from_bytes(content)
+
+
 def state_from_pieces(
     plan: Plan, pieces: Mapping[str, bytes], segments: Mapping[str, Segment] | None = None
 ) -> PlanState:
@@ -143,7 +149,7 @@ def state_from_pieces(
             own[key] = int(value)
         elif "#" in rest:
             key, _, value = rest.partition("#")
-            empty = frame_from_bytes(content)
+            empty = _layout_from_bytes(content)
             own[key] = _store(pieces, f"{number}/{key}", int(value), empty, segments or {})
         elif "/" not in rest:
             own[rest] = frame_from_bytes(content)
