@@ -90,9 +90,14 @@ class StageSpec:
 
     @property
     def numbers(self) -> tuple[str, ...]:
-        """What it sends beside the columns; in entries of a changelog `ets` means nothing."""
-        sent = ("ts", "sign") if self.output == "changelog" else ("ts", "ets", "sign")
-        return (*sent, "at") if self.punctuated else sent
+        """What it sends beside the columns.
+
+        In entries of a changelog `ets` means nothing, and append rows all come.
+        """
+        sent = {"changelog": ("ts", "sign"), "append": ("ts", "ets")}
+        if self.punctuated:
+            return ("ts", "ets", "sign", "at")
+        return sent.get(self.output, ("ts", "ets", "sign"))
 
     @property
     def identity(self) -> bytes:

@@ -245,7 +245,8 @@ def _run(wiring: Wiring, spec: StageSpec, packed: DataFrame, fields: Fields) -> 
     made = watched.mapInArrow(unpacker, schema)
     pieces = iter([F.col(f"p{at}") for at in range(len(types))])
     columns = [rebuilt(own.dataType, pieces).alias(f"c{at}") for at, own in enumerate(fields)]
-    # What was not sent is not looked at either, but is a column of every flow.
-    rest = [F.col(n) if n in numbers else F.lit(NEVER).alias(n) for n in ("ts", "ets", "sign")]
+    # What was not sent says nothing, but is a column of every flow.
+    silent = {"ets": F.lit(NEVER), "sign": F.lit(1)}
+    rest = [F.col(n) if n in numbers else silent[n].alias(n) for n in ("ts", "ets", "sign")]
     more = [*(["scope"] if spec.scoped else []), *([HIDDEN] if spec.punctuated else [])]
     return made.select(*columns, *rest, *more)
