@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -104,7 +105,10 @@ def _add(pieces: dict[str, bytes], path: str, piece: Piece, known: Mapping[str, 
     elif isinstance(piece, Frame):
         pieces[path] = frame_to_bytes(piece)
     else:
-        pieces[f"{path}#{piece.next_number}"] = frame_to_bytes(piece.empty)
+        pieces[f"{path}#{piece.next_number}"] = _layout_to_bytes(
+            tuple(column.type for column in piece.empty.columns),
+            tuple((name, values.dtype.str) for name, values in piece.empty.numbers.items()),
+        )
         for segment in piece.segments:
             name = f"{path}/{segment.number}"
             pieces[name] = b"" if name in known else frame_to_bytes(segment.frame)
@@ -114,6 +118,19 @@ def _add(pieces: dict[str, bytes], path: str, piece: Piece, known: Mapping[str, 
                     alive = segment.alive.copy()
                 alive[: segment.start] = False
                 pieces[f"{name}!"] = np.packbits(alive).tobytes()
+
+
+@lru_cache(maxsize=1_000)
+def _layout_to_bytes(types: tuple[pa.DataType, ...], numbers: tuple[tuple[str, str], ...]) -> bytes:
+    """A frame without rows; every step writes those of all stores, and they hardly ever change."""
+    columns = [pa.array([], type_) for type_ in types]
+    return frame_to_bytes(Frame(columns, {name: np.empty(0, kind) for name, kind in numbers}, 0))
+
+
+@lru_cache(maxsize=1_000)
+def _layout_from_bytes(content: bytes) -> Frame:
+    """Undo `_layout_to_bytes`."""
+    return frame_from_bytes(content)
 
 
 def state_from_pieces(
@@ -132,7 +149,7 @@ def state_from_pieces(
             own[key] = int(value)
         elif "#" in rest:
             key, _, value = rest.partition("#")
-            empty = frame_from_bytes(content)
+            empty = _layout_from_bytes(content)
             own[key] = _store(pieces, f"{number}/{key}", int(value), empty, segments or {})
         elif "/" not in rest:
             own[rest] = frame_from_bytes(content)
@@ -172,7 +189,7 @@ def frame_to_bytes(frame: Frame) -> bytes:
     return _ipc(pa.RecordBatch.from_arrays(arrays, schema=schema))
 
 
-def frame_from_bytes(content: bytes) -> Frame:
+def frame_from_bytes(content: bytes | pa.Buffer) -> Frame:
     """Undo `frame_to_bytes`."""
     with pa.ipc.open_stream(content) as reader:
         batch = reader.read_next_batch()

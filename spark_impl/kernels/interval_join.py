@@ -23,9 +23,14 @@ MOST_PAIRS = 4_000_000
 class KeyTimeIndex:
     """Rows sorted by (key, time), to be asked for ranges of time of a key."""
 
-    def __init__(self, keys: Ints, times: Ints, key_count: int) -> None:
-        self.order = order_by(keys, times, key_count)
-        sorted_times = times[self.order]
+    def __init__(self, keys: Ints, times: Ints, key_count: int, in_order: bool = False) -> None:
+        """With `in_order` the rows are sorted already, and their places are where they are."""
+        if in_order:
+            self.order = np.arange(len(keys))
+        else:
+            self.order = order_by(keys, times, key_count)
+            keys = keys[self.order]
+        sorted_times = times if in_order else times[self.order]
         self.earliest = int(times.min()) if len(times) else 0
         self.span = (int(times.max()) - self.earliest + 2) if len(times) else 2
         self.distinct: Ints | None = None
@@ -33,7 +38,7 @@ class KeyTimeIndex:
             # Times too far apart to be packed beside the key: use their ranks instead.
             self.distinct = sorted_distinct(times)
             self.span = len(self.distinct) + 1
-        self.packed = keys[self.order] * np.int64(self.span) + self._scaled(sorted_times, "left")
+        self.packed = keys * np.int64(self.span) + self._scaled(sorted_times, "left")
 
     def _scaled(self, times: Ints, side: str) -> Ints:
         """Times as offsets from 0 to span - 1; `side` "right" means "just after this time"."""

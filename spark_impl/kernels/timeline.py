@@ -68,7 +68,9 @@ class Timeline:
     def point_at(self, groups: Ints, times: Ints) -> Ints:
         """The points of instants at which something happens."""
         if self._index is None:
-            self._index = KeyTimeIndex(self._instant_owner, self._instant_at, self.group_count)
+            self._index = KeyTimeIndex(
+                self._instant_owner, self._instant_at, self.group_count, in_order=True
+            )
         return self._point[self._index.first_from(groups, times)]
 
 

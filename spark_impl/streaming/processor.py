@@ -70,8 +70,7 @@ class StageProcessor(BucketProcessor):
                 state, rows = keeper.settle(state, rows, limit)
             clock = replace(clock, token=self._memory.keep(key, state), held=rows_held(state))
             if len(rows):
-                numbers = ("ts", "ets", "sign") if keeper is None else ("ts", "ets", "sign", "at")
-                blob = frame_to_bytes(rows.only_numbers(*numbers))
+                blob = frame_to_bytes(rows.only_numbers(*self.spec.numbers))
             if self.trace is not None:
                 write_trace(Path(self.trace), self.spec.label, key[0], plan, state)
         if keeper is not None:

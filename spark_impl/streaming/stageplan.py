@@ -89,6 +89,17 @@ class StageSpec:
         return any(own.promised is not None for own in self.inputs)
 
     @property
+    def numbers(self) -> tuple[str, ...]:
+        """What it sends beside the columns.
+
+        In entries of a changelog `ets` means nothing, and append rows all come.
+        """
+        sent = {"changelog": ("ts", "sign"), "append": ("ts", "ets")}
+        if self.punctuated:
+            return ("ts", "ets", "sign", "at")
+        return sent.get(self.output, ("ts", "ets", "sign"))
+
+    @property
     def identity(self) -> bytes:
         """What a checkpoint must have been written by; user functions have no lasting names."""
         plain = re.sub(r"udaf_\d+", "udaf", repr((self.query, self.inputs)))

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from reference.aggregates import UserFunction
+from reference.clock import NEVER
 from reference.errors import QueryError
 from reference.query import Query
 from reference.windows import Unbounded
@@ -232,15 +233,20 @@ def _run(wiring: Wiring, spec: StageSpec, packed: DataFrame, fields: Fields) -> 
         *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in counters(spec)),
     )
     types = part_types(fields)
+    numbers = [name for name in spec.numbers if name in EXTRA_TYPES]
     schema = T.StructType(
         [T.StructField(f"p{at}", type_) for at, type_ in enumerate(types)]
-        + [T.StructField(name, EXTRA_TYPES[name]) for name in ("ts", "ets", "sign")]
+        # Of columns that cannot be NULL, Spark does not ask for each value whether it is.
+        + [T.StructField(name, EXTRA_TYPES[name], False) for name in numbers]
         + ([T.StructField("scope", LONG)] if spec.scoped else [])
         + ([T.StructField(HIDDEN, T.IntegerType())] if spec.punctuated else [])
     )
-    unpacker = Unpacker(tuple(arrow_type(type_) for type_ in types), spec.scoped, spec.punctuated)
+    unpacker = Unpacker(tuple(arrow_type(type_) for type_ in types), spec.numbers, spec.scoped)
     made = watched.mapInArrow(unpacker, schema)
     pieces = iter([F.col(f"p{at}") for at in range(len(types))])
     columns = [rebuilt(own.dataType, pieces).alias(f"c{at}") for at, own in enumerate(fields)]
+    # What was not sent says nothing, but is a column of every flow.
+    silent = {"ets": F.lit(NEVER), "sign": F.lit(1)}
+    rest = [F.col(n) if n in numbers else silent[n].alias(n) for n in ("ts", "ets", "sign")]
     more = [*(["scope"] if spec.scoped else []), *([HIDDEN] if spec.punctuated else [])]
-    return made.select(*columns, "ts", "ets", "sign", *more)
+    return made.select(*columns, *rest, *more)

@@ -22,6 +22,8 @@ from spark_impl.streaming.buckets import bucket_of, labels
 from spark_impl.streaming.spreading import Spreader, told_in
 
 PACKED: Final = "bucket int, input int, rows binary"
+SENT: Final = {"ts": pa.int64(), "ets": pa.int64(), "sign": pa.int32()}
+"""The numbers of a stage as Spark gets them."""
 MOST_ROWS: Final = 1_000_000
 """So many rows are packed at a time, at most."""
 
@@ -129,45 +131,34 @@ def _numbers(column: pa.ChunkedArray, name: str) -> Numbers:
 
 @dataclass(frozen=True)
 class Unpacker:
-    """Makes rows of the blobs that a stage sends: p0, p1, ..., ts, ets, sign, and scope."""
+    """Makes rows of the blobs that a stage sends: p0, p1, ..., its numbers, and scope."""
 
     types: tuple[pa.DataType, ...]
+    numbers: tuple[str, ...]
+    """Which of ts, ets and sign there are, and `at` if some rows are output punctuations: the place
+    of the column that they are about, which becomes `hidden`."""
     scoped: bool
-    punctuated: bool = False
-    """Whether some rows are output punctuations: then `hidden` has the place of their column."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Unpack the blobs of one partition."""
         for batch in batches:
             for blob in batch.column("rows"):
                 if blob.is_valid:
-                    yield self._rows(frame_from_bytes(blob.as_py()))
+                    yield self._rows(frame_from_bytes(blob.as_buffer()))
 
     def _rows(self, frame: Frame) -> pa.RecordBatch:
         lead = 1 if self.scoped else 0
-        columns = [
-            typed_column(column, type_)
-            for column, type_ in zip(frame.columns[lead:], self.types, strict=True)
-        ]
-        names = [f"p{at}" for at in range(len(columns))]
-        numbers = [
-            pa.array(frame["ts"], pa.int64()),
-            pa.array(frame["ets"], pa.int64()),
-            pa.array(frame["sign"].astype(np.int32), pa.int32()),
-        ]
-        scope = [frame.columns[0]] if self.scoped else []
-        more = []
-        if self.punctuated:
+        made = {
+            f"p{at}": typed_column(column, type_)
+            for at, (column, type_) in enumerate(zip(frame.columns[lead:], self.types, strict=True))
+        }
+        for name in self.numbers:
+            if name in SENT:
+                values = frame[name].astype(SENT[name].to_pandas_dtype(), copy=False)
+                made[name] = pa.array(values, SENT[name])
+        if self.scoped:
+            made["scope"] = frame.columns[0]
+        if "at" in self.numbers:
             place = frame["at"]
-            more.append(pa.array(place.astype(np.int32), pa.int32(), mask=place < 0))
-        return pa.RecordBatch.from_arrays(
-            [*columns, *numbers, *scope, *more],
-            [
-                *names,
-                "ts",
-                "ets",
-                "sign",
-                *(["scope"] if scope else []),
-                *(["hidden"] if more else []),
-            ],
-        )
+            made["hidden"] = pa.array(place.astype(np.int32), pa.int32(), mask=place < 0)
+        return pa.RecordBatch.from_arrays(list(made.values()), list(made))

@@ -178,7 +178,7 @@ class _Stage:
         processor = StageProcessor(self.spec, self.name, self.trace)
         out, self.disk = _worked(processor, self.disk, inbox, batch.watermark, self.spec.buckets)
         types = part_types(self.fields)
-        unpacker = Unpacker(tuple(map(arrow_type, types)), True, self.spec.punctuated)
+        unpacker = Unpacker(tuple(map(arrow_type, types)), self.spec.numbers, True)
         blobs = pa.record_batch([pa.array([row.rows for row in out], pa.binary())], ["rows"])
         made = list(unpacker(iter([blobs])))
         return pa.Table.from_batches(made) if made else _no_rows(types, self.spec.punctuated)
