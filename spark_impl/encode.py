@@ -171,6 +171,19 @@ def identify(hashes: Ints, columns: Sequence[pa.Array], others: Ints | None = No
     return Identity(ids, first, numbers[len(hashes) :])
 
 
+def numbered(hashes: Ints, columns: Sequence[pa.Array]) -> tuple[Ints, int]:
+    """A number for each row, the same for equal ones, and how many numbers there can be.
+
+    As `identify`, but in no order, and some numbers may stand for no row.
+    """
+    if len(hashes) and _is_injective(columns):
+        least, most = int(hashes.min()), int(hashes.max())
+        if most - least < 4 * len(hashes):
+            return hashes - np.int64(least), most - least + 1
+    identity = identify(hashes, columns)
+    return identity.ids, identity.count
+
+
 def _is_injective(columns: Sequence[pa.Array]) -> bool:
     return not columns or (
         len(columns) == 1 and is_narrow(columns[0].type) and columns[0].null_count == 0

@@ -73,7 +73,8 @@ class Frame:
         """The rows for which the mask is true."""
         if bool(mask.all()):
             return self
-        return self.take(np.flatnonzero(mask))
+        positions = np.flatnonzero(mask)
+        return self.take(positions) if len(positions) else self.slice(0, 0)
 
     def slice(self, start: int, stop: int) -> Frame:
         """A range of rows, without copying."""

@@ -22,7 +22,7 @@ from spark_impl.operators.base import Piece, State
 from spark_impl.plan import Plan, PlanState
 from spark_impl.store import Segment, Store
 
-VERSION: Final = "1"
+VERSION: Final = "2"
 _VERSION_KEY: Final = b"tickproof.state.version"
 _QUERY_KEY: Final = b"tickproof.state.query"
 _LENGTH_KEY: Final = b"tickproof.length"
@@ -143,6 +143,8 @@ def state_from_pieces(
     made: list[dict[str, Piece]] = [{} for _ in plan.nodes]
     for name, content in pieces.items():
         number, _, rest = name.partition("/")
+        if int(number) == len(made):
+            made.append({})  # Somebody keeps more beside the state of the operators.
         own = made[int(number)]
         if "=" in rest:
             key, _, value = rest.partition("=")
@@ -176,8 +178,12 @@ def _store(
     return Store(empty, tuple(segments), next_number)
 
 
-def frame_to_bytes(frame: Frame) -> bytes:
-    """A frame as an Arrow IPC stream of one batch."""
+def frame_to_bytes(*frames: Frame) -> bytes:
+    """Frames, each as an Arrow IPC stream of one batch, one after the other."""
+    return b"".join(map(_frame_to_bytes, frames))
+
+
+def _frame_to_bytes(frame: Frame) -> bytes:
     fields = [pa.field(f"c{at}", column.type) for at, column in enumerate(frame.columns)]
     arrays = list(frame.columns)
     for name, values in frame.numbers.items():
@@ -190,16 +196,26 @@ def frame_to_bytes(frame: Frame) -> bytes:
 
 
 def frame_from_bytes(content: bytes | pa.Buffer) -> Frame:
+    """The one frame that was written."""
+    (frame,) = frames_from_bytes(content)
+    return frame
+
+
+def frames_from_bytes(content: bytes | pa.Buffer) -> list[Frame]:
     """Undo `frame_to_bytes`."""
-    with pa.ipc.open_stream(content) as reader:
-        batch = reader.read_next_batch()
-    columns, numbers = [], {}
-    for field, array in zip(batch.schema, batch.columns, strict=True):
-        if field.name.startswith("c"):
-            columns.append(array)
-        else:
-            numbers[field.name[1:]] = array.to_numpy(zero_copy_only=False)
-    return Frame(columns, numbers, int(batch.schema.metadata[_LENGTH_KEY]))
+    found = []
+    source = pa.BufferReader(content)
+    while source.tell() < len(content):
+        with pa.ipc.open_stream(source) as reader:
+            (batch,) = reader
+        columns, numbers = [], {}
+        for field, array in zip(batch.schema, batch.columns, strict=True):
+            if field.name.startswith("c"):
+                columns.append(array)
+            else:
+                numbers[field.name[1:]] = array.to_numpy(zero_copy_only=False)
+        found.append(Frame(columns, numbers, int(batch.schema.metadata[_LENGTH_KEY])))
+    return found
 
 
 def _ipc(batch: pa.RecordBatch) -> bytes:

@@ -8,8 +8,9 @@ what is held. Indexes are built when first needed and are not part of the state'
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 
@@ -18,7 +19,10 @@ from spark_impl.horizon import Horizon
 from spark_impl.kernels.ordering import expand_ranges
 
 MOST_SEGMENTS = 16
+MOST_UNSEARCHED = 64
+"""The same where rows are never looked for, but only go when their time has come."""
 SMALL_SEGMENT = 4096
+_NOWHERE: Final = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,11 +82,16 @@ class Found:
 
     def only(self, mask: Bools) -> Found:
         """Some of them."""
+        found = self.places_where(mask)
+        return Found(self.rows.where(mask), found.question, found.places)
+
+    def places_where(self, mask: Bools) -> Found:
+        """Some of them, if what they hold is of no interest."""
         places, at = [], 0
         for positions in self.places:
             places.append(positions[mask[at : at + len(positions)]])
             at += len(positions)
-        return Found(self.rows.where(mask), self.question[mask], tuple(places))
+        return Found(self.rows, self.question[mask], tuple(places))
 
 
 @dataclass(frozen=True)
@@ -114,20 +123,32 @@ class Store:
 
     def find(self, hashes: Ints, index: str = "h") -> Found:
         """The rows that have one of these hashes; the hashes are sorted and differ."""
-        frames, questions, places = [self.empty], [np.empty(0, np.int64)], []
+        question, places = self.locate(hashes, index)
+        return Found(self.rows_at(places), question, places)
+
+    def locate(self, hashes: Ints, index: str = "h") -> tuple[Ints, tuple[Ints, ...]]:
+        """Where the rows are that have one of these hashes, and for which question each is."""
+        questions, places = [_NOWHERE], []
         for segment in self.segments:
             known, order = segment.index(index)
             first = np.searchsorted(known, hashes, side="left")
             hit = np.flatnonzero(known[np.minimum(first, len(known) - 1)] == hashes)
+            if not len(hit):
+                places.append(_NOWHERE)
+                continue
             stop = np.searchsorted(known, hashes[hit], side="right")
             question, at = expand_ranges(first[hit], stop)
             question, positions = hit[question], order[at]
             held = segment.is_held(positions)
-            positions = positions[held]
-            frames.append(segment.frame.take(positions))
             questions.append(question[held])
-            places.append(positions)
-        return Found(concat(frames), np.concatenate(questions), tuple(places))
+            places.append(positions[held])
+        return np.concatenate(questions), tuple(places)
+
+    def rows_at(self, places: Sequence[Ints]) -> Frame:
+        """The rows at these places, those of each segment together."""
+        pairs = zip(self.segments, places, strict=True)
+        found = [segment.frame.take(own) for segment, own in pairs if len(own)]
+        return concat([self.empty, *found])
 
     def drop(self, found: Found) -> Store:
         """Without rows that were found."""
@@ -144,9 +165,12 @@ class Store:
         popped, kept = [self.empty], []
         for segment in self.segments:
             gone, rest = _pop(segment, horizon)
-            popped.append(gone)
+            if gone is not None:
+                popped.append(gone)
             if rest is not None:
                 kept.append(rest)
+        if len(popped) == 1:
+            return self.empty, self
         return concat(popped), replace(self, segments=tuple(kept))._compacted()
 
     def mapped(self, change: Callable[[Frame], Frame]) -> Store:
@@ -177,13 +201,16 @@ class Store:
     def _merged(self) -> Store:
         """Few segments: neighbours that are small, or the smallest pair if there are too many."""
         segments, number = list(self.segments), self.next_number
+        lengths = [len(segment) for segment in segments]
+        most = MOST_UNSEARCHED if self.empty.numbers.keys() == {"ets"} else MOST_SEGMENTS
         while len(segments) > 1:
-            sizes = [len(one) + len(two) for one, two in itertools.pairwise(segments)]
+            sizes = [one + two for one, two in itertools.pairwise(lengths)]
             at = min(range(len(sizes)), key=sizes.__getitem__)
-            if sizes[at] > SMALL_SEGMENT and len(segments) <= MOST_SEGMENTS:
+            if sizes[at] > SMALL_SEGMENT and len(segments) <= most:
                 break
             together = concat([segments[at].rows(), segments[at + 1].rows()])
             segments[at : at + 2] = [Segment(number, _by_expiry(together))]
+            lengths[at : at + 2] = [len(together)]
             number += 1
         return Store(self.empty, tuple(segments), number)
 
@@ -197,15 +224,13 @@ def _by_expiry(frame: Frame) -> Frame:
     return frame.take(np.argsort(expiry, kind="stable"))
 
 
-def _pop(segment: Segment, horizon: Horizon) -> tuple[Frame, Segment | None]:
+def _pop(segment: Segment, horizon: Horizon) -> tuple[Frame | None, Segment | None]:
+    """The rows of a segment whose expiry is closed, if there are any, and what is left of it."""
     expiry = segment.frame["ets"]
-    none = segment.frame.slice(0, 0)
     if horizon.is_shared:
-        if horizon.limit is None:
-            return none, segment
-        stop = max(int(np.searchsorted(expiry, horizon.limit, side="right")), segment.start)
-        if stop == segment.start:
-            return none, segment
+        if horizon.limit is None or expiry[segment.start] > horizon.limit:
+            return None, segment
+        stop = int(np.searchsorted(expiry, horizon.limit, side="right"))
         gone = segment.frame.slice(segment.start, stop)
         if segment.alive is not None:
             gone = gone.where(segment.alive[segment.start : stop])
@@ -214,5 +239,5 @@ def _pop(segment: Segment, horizon: Horizon) -> tuple[Frame, Segment | None]:
     positions = np.flatnonzero(passed)
     positions = positions[segment.is_held(positions)]
     if len(positions) == 0:
-        return none, segment
+        return None, segment
     return segment.frame.take(positions), segment.without(positions)

@@ -21,6 +21,9 @@ def order_by(groups: Ints, times: Ints, group_count: int) -> Ints:
     position_bits = int(size - 1).bit_length()
     if bool((times[1:] >= times[:-1]).all()):
         # Already in the order of time, so the position says all.
+        if group_count <= 1 << 16:
+            # Numbers of 16 bits are sorted by their digits, in a fraction of the time.
+            return np.argsort(groups.astype(np.uint16), kind="stable")
         if int(group_count).bit_length() + position_bits < 63:
             return _unpacked((groups << position_bits) | np.arange(size), position_bits)
         return np.argsort(groups, kind="stable")

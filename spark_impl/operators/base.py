@@ -84,9 +84,15 @@ class HashedOperator(Operator):
     """
 
     def step(self, state: State, inputs: Sequence[Delta], horizon: Horizon) -> tuple[State, Delta]:
+        return self.tried(state, lambda own: self.attempt(own, inputs, horizon))
+
+    def tried(
+        self, state: State, attempt: Callable[[State], tuple[State, Delta]]
+    ) -> tuple[State, Delta]:
+        """An attempt, if need be again with other seeds."""
         for _ in range(MOST_SEEDS):
             try:
-                return self.attempt(state, inputs, horizon)
+                return attempt(state)
             except HashCollision:
                 state = self.rehashed(state, seed_of(state) + 1)
         raise RuntimeError(f"rows cannot be told apart by hashing under {MOST_SEEDS} seeds")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from reference.clock import NEVER
 from reference.expressions import Expr
-from spark_impl.encode import hash_columns, identify, without_null
+from spark_impl.encode import hash_columns, numbered, without_null
 from spark_impl.frame import (
     Bools,
     Delta,
@@ -43,6 +44,10 @@ from spark_impl.operators.pairing import Combination, conjunction, conjuncts, eq
 from spark_impl.store import Store
 
 SIDES = ("left", "right")
+FEW_HELD = 4
+"""If so many times as many rows arrive as are held, they are held against all of these."""
+Needed: TypeAlias = Callable[[int, Frame], Bools | None]
+"""Which new rows of an input are needed after the step; None for all."""
 
 
 @dataclass(frozen=True)
@@ -141,8 +146,18 @@ class JoinOperator(HashedOperator):
     def initial(self) -> State:
         return {"seed": 0, **{side.name: Store(side.empty()) for side in self.sides}}
 
+    def step_keeping(
+        self, state: State, inputs: Sequence[Delta], horizon: Horizon, needed: Needed
+    ) -> tuple[State, Delta]:
+        """A step that keeps only such rows of those that are new as are needed afterwards."""
+        return self.tried(state, lambda own: self.attempt(own, inputs, horizon, needed))
+
     def attempt(
-        self, state: State, inputs: Sequence[Delta], horizon: Horizon
+        self,
+        state: State,
+        inputs: Sequence[Delta],
+        horizon: Horizon,
+        needed: Needed | None = None,
     ) -> tuple[State, Delta]:
         seed = seed_of(state)
         births = merged_births(inputs)
@@ -160,13 +175,22 @@ class JoinOperator(HashedOperator):
             touched += [frame["h"] for frame in (*ended, *retracted)]
         slices = []
         for n, side in enumerate(self.sides):
-            live = find_all(stores[n], touched).rows
+            live = self._meeting(stores[n], touched)
             slices.append(self._slice(side, ended[n], retracted[n], live, fresh[n]))
         kept = {}
         for n, side in enumerate(self.sides):
-            kept[side.name] = stores[n].append(self._lasting(side, fresh[n], horizon, seed))
+            lasting = self._lasting(side, fresh[n], horizon, seed)
+            mask = None if needed is None else needed(n, lasting)
+            kept[side.name] = stores[n].append(lasting if mask is None else lasting.where(mask))
         rows = self._pairs(slices, horizon)
         return {"seed": seed, **kept}, Delta(rows, births)
+
+    @staticmethod
+    def _meeting(store: Store, touched: Sequence[Ints]) -> Frame:
+        """The rows that have a key of which something happens."""
+        if FEW_HELD * len(store) < sum(map(len, touched)):
+            return store.rows()  # Looking for them would take longer than to look at all.
+        return find_all(store, touched).rows
 
     def _arrived(self, side: _Side, rows: Frame, seed: int) -> tuple[Frame, Frame]:
         """The rows that start and the retractions; NULL keys meet nobody and are left out."""
@@ -211,17 +235,17 @@ class JoinOperator(HashedOperator):
         left, right = (side.rows for side in slices)
         hashes = np.concatenate([left["h"], right["h"]])
         parts = [columns_at(s.rows, side.keys) for s, side in zip(slices, self.sides, strict=True)]
-        identity = identify(hashes, concat_columns(parts))
-        keys = (identity.ids[: len(left)], identity.ids[len(left) :])
+        ids, count = numbered(hashes, concat_columns(parts))
+        keys = (ids[: len(left)], ids[len(left) :])
         lives = [
             Lives(own, s.rows["ts"], s.rows["ets"], s.fresh)
             for own, s in zip(keys, slices, strict=True)
         ]
         made = [empty_delta_frame(self.schema)]
-        for pair in self._satisfying(overlapping(lives[0], lives[1], identity.count), slices):
+        for pair in self._satisfying(overlapping(lives[0], lives[1], count), slices):
             made.append(self._started(pair, slices, horizon))
         if self.retracts:
-            for pair in self._satisfying(_ending(slices, keys, identity.count), slices):
+            for pair in self._satisfying(_ending(slices, keys, count), slices):
                 made.append(self._ended(pair, slices))
         return concat(made)
 

@@ -40,6 +40,11 @@ class PromiseBook:
         self.promises.append(promise)
         self.index.add(promise)
 
+    def close(self, at: int, values: ClosedValues) -> None:
+        """Values of a column are closed for good; so far none is."""
+        if len(values):
+            self.index.closed[at] = values
+
     def ledger(self, watermark: int | None) -> Ledger:
         """What is promised at a watermark."""
         promises = self.promises
@@ -54,7 +59,7 @@ class PromiseBook:
         merged: list[tuple[int, Value]] = []
         kept: list[Punctuation] = []
         for promise in self.promises:
-            at = _only_column(promise) if promise.ts <= watermark else None
+            at = only_column(promise) if promise.ts <= watermark else None
             if at is None:
                 kept.append(promise)
             else:
@@ -87,7 +92,7 @@ class PromiseBook:
         return made
 
 
-def _only_column(promise: Punctuation) -> int | None:
+def only_column(promise: Punctuation) -> int | None:
     """The one column of which a promise names values, if it says nothing of the others."""
     speaking = [at for at, p in enumerate(promise.patterns) if not isinstance(p, Wildcard)]
     if len(speaking) == 1 and isinstance(promise.patterns[speaking[0]], Constant | OneOf):

@@ -212,6 +212,13 @@ class Questions:
                 for value in map(own.column.type.from_json, values):
                     place[value_key(value)] = normal(value)
 
+    def adopt(self, name: str, values: Iterable[Value], done: ClosedValues) -> None:
+        """Take over what somebody else has asked about a column, and what was answered."""
+        for own, _ in self._asked:
+            if own.column.name == name:
+                own.done = done
+                own.open = {value_key(value): normal(value) for value in values}
+
     def __bool__(self) -> bool:
         return any(own.open for own, _ in self._asked)
 

@@ -20,7 +20,8 @@ from spark_impl.punctuation.evidence import Evidence
 from spark_impl.streaming.bucket import Arrived, BucketProcessor
 from spark_impl.streaming.carrier import closed_by
 from spark_impl.streaming.memory import Clock
-from spark_impl.streaming.spreading import PromiseOf, promised_input, read_promises, write_promises
+from spark_impl.streaming.promisetable import PromiseOf, read_promises, write_promises
+from spark_impl.streaming.spreading import promised_input
 
 GATED: Final = "bucket int, rows binary, held bigint, late bigint, broken bigint"
 """What the gate sends: promises that hold, what it remembers, and how many were false."""

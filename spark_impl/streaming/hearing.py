@@ -8,20 +8,18 @@ output.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-
-import numpy as np
 
 from reference.streams import Punctuation
 from reference.types import Row, Value
 from spark_impl.algorithms.runner import Closing
-from spark_impl.frame import Frame, concat
+from spark_impl.frame import Frame
 from spark_impl.operators.algorithmic import AlgorithmOperator
 from spark_impl.operators.hearing import Listener, closed_keys, is_closed
 from spark_impl.plan import PlanState
+from spark_impl.punctuation.keyed import KeyedJoin
 from spark_impl.streaming.keeper import Keeper, StagePunctuator
-from spark_impl.streaming.spreading import PromiseOf
 from spark_impl.streaming.stageplan import StreamPlan
 
 
@@ -35,6 +33,11 @@ class AlgorithmStage(StagePunctuator):
             for number, node in enumerate(plan.nodes)
             if isinstance(node.operator, AlgorithmOperator)
         )
+
+    @cached_property
+    def keyed_join(self) -> KeyedJoin | None:
+        """None: the algorithm has ways of its own to keep what is promised."""
+        return None
 
     @cached_property
     def join_keys(self) -> dict[int, list[tuple[str, int]]]:
@@ -65,17 +68,16 @@ class AlgorithmKeeper(Keeper):
         assert isinstance(stage, AlgorithmStage)
         self.listener = Listener(stage.plan, stage.number, stage.operator)
 
-    def hear(self, number: int, promises: Iterable[PromiseOf]) -> None:
+    def _hear(self, case: int, number: int, narrow: Punctuation) -> None:
         places = self.stage.key_places.get(number)
-        side = self.spec.inputs[number].side
-        for case, narrow in promises:
-            if places:
-                promise = self.stage.inputs[number].widened(narrow)
-                for values in closed_keys(promise, places):
-                    # A key is closed once, however often that is promised.
-                    if not is_closed(values, places, self._about(case, number, places, values)):
-                        self.listener.note(case, Closing(promise.ts, side, values))
-            super().hear(number, [(case, narrow)])
+        if places:
+            promise = self.stage.inputs[number].widened(narrow)
+            side = self.spec.inputs[number].side
+            for values in closed_keys(promise, places):
+                # A key is closed once, however often that is promised.
+                if not is_closed(values, places, self._about(case, number, places, values)):
+                    self.listener.note(case, Closing(promise.ts, side, values))
+        super()._hear(case, number, narrow)
 
     def _about(
         self, case: int, number: int, places: Sequence[int], values: Row
@@ -86,15 +88,18 @@ class AlgorithmKeeper(Keeper):
             row[at] = value
         return self._book(case).heard[number].index.about(tuple(row))
 
-    def settle(
+    def step(
+        self, state: PlanState, taken: Mapping[int, Frame], watermark: int | None
+    ) -> tuple[PlanState, list[Frame]]:
+        return super().step(self.listener.hand_over(state), taken, watermark)
+
+    def _settle(
         self, state: PlanState, rows: Frame, watermark: int | None
-    ) -> tuple[PlanState, Frame]:
-        rows = rows.with_numbers(at=np.full(len(rows), -1, np.int64))
+    ) -> tuple[PlanState, list[Frame]]:
         for book in self.books.values():
             for heard in book.heard.values():
                 heard.compact(watermark)
         state, closed = self.listener.told(state)
         if not closed:
-            return state, rows
-        about = self.told(closed, 0 if watermark is None else watermark)
-        return state, concat([rows.only_numbers(*about.numbers), about]) if len(rows) else about
+            return state, [rows]
+        return state, [rows, self.told(closed, 0 if watermark is None else watermark)]

@@ -7,33 +7,42 @@ tells which values of the output are closed.
 
 A bucket decides alone, so it answers for a value only if all rows that have it are its own: for the
 values of the one column by which the rows are divided, or for all if there is one bucket only.
+
+Over a join of two streams by one column promises mostly name values of that column. As long as they
+do, they are kept as columns (see `keyed`). The first that says something else has all of them
+opened up, and from then on they are kept and looked at one by one.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 import numpy as np
 import pyarrow as pa
 
+from reference.case import OUTPUTS
 from reference.clock import MAX_TIME
-from reference.streams import Punctuation
+from reference.streams import Constant, Nothing, Punctuation, Wildcard, pattern_values
 from reference.types import Row, Value
 from spark_impl.convert import python_values
-from spark_impl.encode import HashCollision, Identity, hash_columns, identify
-from spark_impl.frame import Bools, Frame, Ints, concat, int_view
+from spark_impl.encode import HashCollision, Identity, hash_columns, identify, normal_doubles
+from spark_impl.frame import Bools, Frame, Ints, concat, int_view, take_columns
+from spark_impl.horizon import Horizon
+from spark_impl.operators.base import State
 from spark_impl.plan import PlanState
 from spark_impl.punctuation.any_join import AnyJoinRule
-from spark_impl.punctuation.book import PromiseBook
+from spark_impl.punctuation.book import PromiseBook, only_column
+from spark_impl.punctuation.keyed import SIDES, KeyedJoin, KeyedPromises
+from spark_impl.punctuation.opened import opened
 from spark_impl.punctuation.promised import Promised
 from spark_impl.punctuation.punctuator import Punctuator, Standing
 from spark_impl.punctuation.questions import Origins, Question, Questions, origins
 from spark_impl.punctuation.watch import Watch
-from spark_impl.streaming.buckets import owner
-from spark_impl.streaming.spreading import PromiseOf, read_promises
+from spark_impl.streaming.buckets import bucket_of, owner
+from spark_impl.streaming.promisetable import PromiseTable
 from spark_impl.streaming.stageplan import LateRowError, StreamPlan, stream_name
 
 
@@ -95,6 +104,30 @@ class StagePunctuator:
         return sorted({at for own in self.traced for name, at in own if name == stream})
 
     @cached_property
+    def keyed_join(self) -> KeyedJoin | None:
+        """The join of the stage, if promises about its key can be kept as columns."""
+        asks, inputs = self.plan.spec.asks, self.inputs.values()
+        # What else there can be about is not noted, so no promise may ask for it later.
+        if not all(promised.names_values for promised in inputs) or (asks is not None and not asks):
+            return None
+        join = KeyedJoin.of(self.plan, for_others=self.plan.output not in OUTPUTS)
+        return join if join is not None and len(self.inputs) == len(SIDES) else None
+
+    @cached_property
+    def side_of(self) -> dict[int, int]:
+        """Which side of such a join each input is."""
+        assert self.keyed_join is not None
+        streams = [self.plan.nodes[leaf].stream for leaf in self.keyed_join.leaves]
+        return {number: streams.index(stream_name(number)) for number in self.inputs}
+
+    @cached_property
+    def key_place(self) -> dict[int, int | None]:
+        """By input, the place of the key among the columns that its promises can be about."""
+        assert self.keyed_join is not None
+        keys = [side.keys[-1] - self.plan.lead for side in self.keyed_join.operator.sides]
+        return {n: own.origins[keys[self.side_of[n]]] for n, own in self.inputs.items()}
+
+    @cached_property
     def join_keys(self) -> dict[int, list[tuple[str, int]]]:
         """Of a join, for each input the names of its keys and where all its columns have them."""
         rule = self.punctuator.rule
@@ -119,12 +152,15 @@ class Keeper:
         self.lead = stage.plan.lead
         self.bucket = bucket
         self.books: dict[int, _Book] = {}
+        join = stage.keyed_join
+        self.keyed = None if join is None else KeyedPromises(join)
+        """All promises, as long as they are about the key of the join; then there are no books."""
         self.changed = False
         """Whether there is something that has to be written."""
 
     @property
     def is_blank(self) -> bool:
-        return not self.books
+        return not self.books and not (self.keyed and self.keyed.heard_any)
 
     def _book(self, case: int) -> _Book:
         if case not in self.books:
@@ -149,35 +185,64 @@ class Keeper:
 
         Gives the number of rows that are late because they break a promise.
         """
+        tables = [
+            (number, PromiseTable.from_bytes(blob, self.stage.inputs[number].columns))
+            for number, blobs in promises.items()
+            for blob in blobs
+        ]
+        about_keys = [] if self.keyed is None else [self._naming_keys(*own) for own in tables]
+        if None in about_keys:
+            # Before the rows are looked at: who is to look at them afterwards lets in fewer.
+            self._open_books()
         late = 0
         for number, rows in taken.items():
             if number in self.stage.inputs:
                 taken[number], more = self._take(number, rows)
                 late += more
-        for number, blobs in promises.items():
-            columns = self.stage.inputs[number].columns
-            for blob in blobs:
-                self.hear(number, read_promises(blob, columns))
+        if self.keyed is None:
+            for number, table in tables:
+                for case, promise in table.each():
+                    self._hear(case, number, promise)
+        else:
+            for (number, _), heard in zip(tables, about_keys, strict=True):
+                for keys, times in heard or ():
+                    self.keyed.hear(self.stage.side_of[number], keys, times)
         return late
 
-    def settle(
+    def step(
+        self, state: PlanState, taken: Mapping[int, Frame], watermark: int | None
+    ) -> tuple[PlanState, list[Frame]]:
+        """The step of the operators: the state that is left, and what goes out."""
+        plan, horizon = self.stage.plan, Horizon.at(watermark)
+        if self.keyed is None:
+            state, delta = plan.take(state, taken, horizon)
+            return self._settle(state, delta.rows, watermark)
+        self.changed = self.keyed.bind(watermark) or self.changed
+        state, delta = plan.take(state, taken, horizon, self.keyed.needed)
+        if not self.keyed.heard_any:
+            return state, [delta.rows]
+        state, closed = self.keyed.settle(state, watermark)
+        if not len(closed):
+            return state, [delta.rows]
+        self.changed = True
+        # They stay apart: there are few of them, and putting them together copies all rows.
+        return state, [delta.rows, self._told_keys(closed, 0 if watermark is None else watermark)]
+
+    def _settle(
         self, state: PlanState, rows: Frame, watermark: int | None
-    ) -> tuple[PlanState, Frame]:
+    ) -> tuple[PlanState, list[Frame]]:
         """After the operators: the state that is left, and what goes out."""
         if self.spec.output == "changelog" and len(rows):
             again = self._told_before(rows)
             if bool(again.any()):
                 rows = concat([rows.where(~again), canonical(rows.where(again))])
-        rows = rows.with_numbers(at=np.full(len(rows), -1, np.int64))
         if self.is_blank:
-            return state, rows
+            return state, [rows]
         state, closed = self.after(state, watermark)
         if not any(closed.values()):
-            return state, rows
+            return state, [rows]
         # Before the first watermark no row has come out, so any time will do.
-        told = self.told(closed, 0 if watermark is None else watermark)
-        names = tuple(told.numbers)
-        return state, concat([rows.only_numbers(*names), told]) if len(rows) else told
+        return state, [rows, self.told(closed, 0 if watermark is None else watermark)]
 
     def _told_before(self, rows: Frame) -> Bools:
         """The rows that have a value of which it was told that no more come."""
@@ -216,7 +281,13 @@ class Keeper:
         promised = self.stage.inputs[number]
         width = self.lead + len(promised.visible)
         late = 0
-        if len(rows):
+        if self.keyed is not None:
+            broken = self.keyed.late(self.stage.side_of[number], rows)
+            if bool(broken.any()):
+                late = int(np.count_nonzero(broken))
+                self._refuse(number, rows, broken)
+                rows = rows.where(~broken)
+        elif len(rows):
             lost = self.spec.inputs[number].lost
             seen = _Seen(rows, promised, lost, self.lead)
             in_time = self._in_time(number, rows, seen)
@@ -244,14 +315,30 @@ class Keeper:
         fine: Bools = rows["ts"] <= limits[kind]
         if spec.late == "error" and not bool(fine.all()):
             at = int(np.flatnonzero(~fine)[0])
-            row = tuple(
-                column[at].as_py() for column in rows.columns[: self.lead + len(spec.columns)]
-            )
-            raise LateRowError(
-                f"{spec.label or 'a stream'}: the row {row!r} at {int(rows['ts'][at])} breaks the "
-                f"promise {broken[int(kind[at])]}; mend the promises, or use late='drop'"
-            )
+            raise self._error(number, rows, at, broken[int(kind[at])])
         return fine
+
+    def _refuse(self, number: int, rows: Frame, broken: Bools) -> None:
+        """Stop if late rows are an error; the promise is one about the key of a join."""
+        if self.spec.inputs[number].late != "error":
+            return
+        assert self.keyed is not None
+        at = int(np.flatnonzero(broken)[0])
+        side, place = self.stage.side_of[number], self.stage.key_place[number]
+        keys = [own.slice(at, 1) for own in self.keyed.join.keys(side, rows)]
+        ts = int(self.keyed.limits(side, self.keyed.space.keys(keys))[0])
+        columns = self.stage.inputs[number].columns
+        (value,) = python_values(keys[-1], self.keyed.join.schema[-1])
+        own = [Constant(value) if n == place else Wildcard() for n in range(len(columns))]
+        raise self._error(number, rows, at, Punctuation(ts, tuple(own)))
+
+    def _error(self, number: int, rows: Frame, at: int, promise: Punctuation) -> LateRowError:
+        spec = self.spec.inputs[number]
+        row = tuple(column[at].as_py() for column in rows.columns[: self.lead + len(spec.columns)])
+        return LateRowError(
+            f"{spec.label or 'a stream'}: the row {row!r} at {int(rows['ts'][at])} breaks the "
+            f"promise {promise}; mend the promises, or use late='drop'"
+        )
 
     def _note(self, number: int, seen: _Seen) -> None:
         """See values that may be asked for, and keys of a join for which something has changed."""
@@ -275,16 +362,66 @@ class Keeper:
 
     # --- promises ---------------------------------------------------------------------------------
 
-    def hear(self, number: int, promises: Iterable[PromiseOf]) -> None:
-        """Take in what an input has promised in this step."""
-        promised = self.stage.inputs[number]
-        for case, narrow in promises:
-            promise = promised.widened(narrow)
+    def _hear(self, case: int, number: int, narrow: Punctuation) -> None:
+        promise = self.stage.inputs[number].widened(narrow)
+        book = self._book(case)
+        book.heard[number].add(promise)
+        book.questions.hear(stream_name(number), [promise])
+        book.watch.hear(stream_name(number), [promise])
+        self.changed = True
+
+    def _naming_keys(
+        self, number: int, promises: PromiseTable
+    ) -> list[tuple[list[pa.Array], Ints]] | None:
+        """Promises of an input as keys of the join and times; None if one says something else."""
+        assert self.stage.keyed_join is not None
+        place = self.stage.key_place[number]
+        if place is None:
+            return None if len(promises) else []
+        named = promises.naming(place)
+        found = [([pa.array(named.cases)][: self.lead], named.values, named.times)]
+        if len(named.places) < len(promises):
+            type_ = self.stage.keyed_join.schema[-1].type.arrow
+            left = np.delete(np.arange(len(promises)), named.places)
+            for case, promise in promises.take(left).each():
+                if any(isinstance(pattern, Nothing) for pattern in promise.patterns):
+                    continue
+                if only_column(promise) != place:
+                    return None
+                values = pattern_values(promise.patterns[place])
+                cases = [pa.array([case] * len(values), pa.int64())][: self.lead]
+                found.append((cases, pa.array(values, type_), np.full(len(values), promise.ts)))
+        if any(values.null_count for _, values, _ in found):
+            return None
+        heard = []
+        for cases, values, times in found:
+            keys = [*cases, normal_doubles(values)]
+            if self.spec.asks is not None:
+                # A list can have values of other buckets as well.
+                mine = bucket_of(keys, len(times), self.spec.buckets) == self.bucket
+                keys, times = take_columns(keys, np.flatnonzero(mine)), times[mine]
+            heard.append((keys, times))
+        return heard
+
+    def _open_books(self) -> None:
+        """From now on keep promises one by one: there are some about other things than keys."""
+        keyed, self.keyed = self.keyed, None
+        assert keyed is not None
+        self.changed = True
+        name = self.stage.plan.query.columns[0].name
+        for case, known in opened(keyed).items():
             book = self._book(case)
-            book.heard[number].add(promise)
-            book.questions.hear(stream_name(number), [promise])
-            book.watch.hear(stream_name(number), [promise])
-            self.changed = True
+            book.questions.adopt(name, known.open, known.done)
+            for number, own in self.stage.inputs.items():
+                side, place = self.stage.side_of[number], self.stage.key_place[number]
+                for ts, value in known.pending[side]:
+                    patterns = [Wildcard() for _ in own.columns]
+                    promise = Punctuation(
+                        ts, (*patterns[:place], Constant(value), *patterns[(place or 0) + 1 :])
+                    )
+                    self._hear(case, number, promise)
+                if place is not None:
+                    book.heard[number].close(place, known.shut[side])
 
     def after(
         self, state: PlanState, watermark: int | None
@@ -331,10 +468,31 @@ class Keeper:
             len(made),
         )
 
+    def _told_keys(self, keys: Frame, watermark: int) -> Frame:
+        """The same for keys of a join."""
+        assert self.stage.keyed_join is not None
+        schema = self.stage.plan.nodes[self.stage.plan.root].operator.schema
+        nothing = [pa.nulls(len(keys), own.type.arrow) for own in schema[self.lead + 1 :]]
+        times = np.full(len(keys), watermark, np.int64)
+        return Frame(
+            [*self.stage.keyed_join.space.columns(keys), *nothing],
+            {
+                "ts": times,
+                "ets": times,
+                "sign": np.zeros(len(keys), np.int8),
+                "at": np.zeros(len(keys), np.int64),
+            },
+            len(keys),
+        )
+
     # --- keeping ----------------------------------------------------------------------------------
 
+    def pieces(self) -> Sequence[State]:
+        """What is kept as columns and must survive a restart."""
+        return [] if self.keyed is None else [self.keyed.pieces()]
+
     def to_bytes(self) -> bytes:
-        """What must survive a restart."""
+        """What else must survive."""
         return json.dumps(
             [
                 [
@@ -347,9 +505,15 @@ class Keeper:
         ).encode()
 
     @classmethod
-    def from_bytes(cls, stage: StagePunctuator, bucket: int, data: bytes | None) -> Keeper:
-        """Undo `to_bytes`."""
+    def restored(
+        cls, stage: StagePunctuator, bucket: int, pieces: Sequence[State], data: bytes | None
+    ) -> Keeper:
+        """Undo `pieces` and `to_bytes`."""
         made = cls(stage, bucket)
+        if pieces and made.keyed is not None:
+            made.keyed = KeyedPromises(made.keyed.join, pieces[0])
+        elif data:
+            made.keyed = None
         for case, heard, asked in json.loads(data) if data else ():
             book = made._book(case)
             for n, written in heard:

@@ -48,7 +48,8 @@ class StageProcessor(BucketProcessor):
         """Called when the bucket is to take a step."""
         closed = closed_by(clock.watermark)
         plan = _plan(self.name, self.spec)
-        state = self._memory.state(key, clock, plan)
+        known = self._memory.state(key, clock, plan)
+        state, kept = known[: len(plan.nodes)], known[len(plan.nodes) :]
         limit = closed_by(watermark)
         taken = {n: on_time(self.spec.inputs[n], rows, closed) for n, rows in arrived.rows.items()}
         late = sum(map(len, arrived.rows.values())) - sum(map(len, taken.values()))
@@ -56,36 +57,43 @@ class StageProcessor(BucketProcessor):
         work = dict.fromkeys(counters(self.spec), 0)
         keeper = None
         if self.spec.punctuated:
-            keeper = self._keeper(key, plan)
+            keeper = self._keeper(key, plan, kept)
             late += keeper.arrive(taken, arrived.promises)
         moves = any(map(len, taken.values())) or _is_due(state, limit, clock)
         if moves or (keeper is not None and (keeper.changed or not keeper.is_blank)):
-            if isinstance(keeper, AlgorithmKeeper):
-                state = keeper.listener.hand_over(state)
             before = plan.work(state)
-            state, delta = plan.take(state, taken, Horizon.at(limit))
+            if keeper is None:
+                state, delta = plan.take(state, taken, Horizon.at(limit))
+                made, kept = [delta.rows], ()
+            else:
+                state, made = keeper.step(state, taken, limit)
+                kept = tuple(keeper.pieces())
             work = {name: done - before[name] for name, done in plan.work(state).items()}
-            rows = delta.rows
-            if keeper is not None:
-                state, rows = keeper.settle(state, rows, limit)
-            clock = replace(clock, token=self._memory.keep(key, state), held=rows_held(state))
-            if len(rows):
-                blob = frame_to_bytes(rows.only_numbers(*self.spec.numbers))
+            token = self._memory.keep(key, (*state, *kept))
+            clock = replace(clock, token=token, held=rows_held(state))
+            sent = [
+                rows.only_numbers(*(name for name in self.spec.numbers if name in rows.numbers))
+                for rows in made
+                if len(rows)
+            ]
+            if sent:
+                blob = frame_to_bytes(*sent)
             if self.trace is not None:
                 write_trace(Path(self.trace), self.spec.label, key[0], plan, state)
         if keeper is not None:
-            self._memory.keep_promises(key, keeper, keeper.to_bytes() if keeper.changed else None)
+            written = keeper.to_bytes() if keeper.changed and keeper.keyed is None else None
+            self._memory.keep_promises(key, keeper, written)
             keeper.changed = False
         return clock, blob, {"late": late, **work}
 
-    def _keeper(self, key: Any, plan: StreamPlan) -> Keeper:
+    def _keeper(self, key: Any, plan: StreamPlan, kept: PlanState) -> Keeper:
         by_algorithm = self.spec.algorithm is not None
         if self.name not in _punctuators:
             stage: type[StagePunctuator] = AlgorithmStage if by_algorithm else StagePunctuator
             _punctuators[self.name] = stage(plan)
         keeper: type[Keeper] = AlgorithmKeeper if by_algorithm else Keeper
         bucket = labels(self.spec.buckets).index(key[0])
-        read = partial(keeper.from_bytes, _punctuators[self.name], bucket)
+        read = partial(keeper.restored, _punctuators[self.name], bucket, kept)
         return self._memory.promises(key, read)
 
 

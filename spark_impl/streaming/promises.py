@@ -46,8 +46,8 @@ from spark_impl.sparktypes import Part, flattened, key_type, parts
 from spark_impl.stage import plain_column
 from spark_impl.streaming.buckets import labels
 from spark_impl.streaming.gate import GATED, PROMISES, TUPLES, GateProcessor, GateSpec
+from spark_impl.streaming.promisetable import PromiseOf, write_promises
 from spark_impl.streaming.shell import Shell
-from spark_impl.streaming.spreading import PromiseOf, write_promises
 from spark_impl.streaming.wire import PACKED, Packer
 from spark_impl.times import Clock
 

@@ -1,4 +1,4 @@
-"""Promises on their way between stages: who gets to know them, and in what form.
+"""Promises on their way between stages: who gets to know them.
 
 A promise may be about many keys, so every bucket hears it. Only if it names the values of the
 column by which rows are divided it goes to their buckets alone.
@@ -6,32 +6,20 @@ column by which rows are divided it goes to their buckets alone.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from reference.clock import MIN_TIME
 from reference.streams import Column, Constant, OneOf, Punctuation, Wildcard, pattern_values
 from spark_impl.convert import python_values
-from spark_impl.frame import Frame
+from spark_impl.encode import normal_doubles
+from spark_impl.frame import Frame, Ints
 from spark_impl.punctuation.promised import Promised
-from spark_impl.punctuation.written import promise_from_json, promise_to_json
-from spark_impl.streaming.buckets import labels, owner, owner_of_scope
-
-PromiseOf = tuple[int, Punctuation]
-"""The number of a case, and a promise."""
-
-
-def write_promises(promises: Iterable[PromiseOf], columns: Sequence[Column]) -> bytes:
-    """Promises about these columns, to be sent."""
-    return json.dumps([[case, promise_to_json(p, columns)] for case, p in promises]).encode()
-
-
-def read_promises(data: bytes, columns: Sequence[Column]) -> list[PromiseOf]:
-    """Undo `write_promises`."""
-    return [(case, promise_from_json(raw, columns)) for case, raw in json.loads(data)]
+from spark_impl.streaming.buckets import bucket_of, labels, owner, owner_of_scope
+from spark_impl.streaming.promisetable import PromiseOf, PromiseTable
 
 
 def promised_input(number: int) -> int:
@@ -57,20 +45,36 @@ class Spreader:
         for batch in batches:
             for blob in batch.column("rows"):
                 if blob.is_valid:
-                    yield self.sent(read_promises(blob.as_py(), self.columns))
+                    yield self._spread(PromiseTable.from_bytes(blob.as_py(), self.columns))
 
     def sent(self, promises: Iterable[PromiseOf]) -> pa.RecordBatch:
         """The promises as messages for buckets."""
-        own: dict[int, list[PromiseOf]] = {}
-        for case, promise in promises:
-            for bucket in self._hearing(case, promise):
-                own.setdefault(bucket, []).append((case, promise))
+        return self._spread(PromiseTable.of(promises, self.columns))
+
+    def _spread(self, table: PromiseTable) -> pa.RecordBatch:
+        places: list[Ints] = []
+        buckets: list[Ints] = []
+        left = np.ones(len(table), np.bool_)
+        if self.divided and self.key is not None:
+            keyed = table.naming(self.key)
+            keys = [pa.array(keyed.cases)] if self.scoped else []
+            # Packed rows have one zero, so a promise about the other one is for the same bucket.
+            keys.append(normal_doubles(keyed.values))
+            places.append(keyed.places)
+            buckets.append(bucket_of(keys, len(keyed.places), self.buckets))
+            left[keyed.places] = False
+        for other in np.flatnonzero(left).tolist():
+            hearing = np.array(list(self._hearing(*table.promise(other))), np.int64)
+            places.append(np.full(len(hearing), other))
+            buckets.append(hearing)
+        place, bucket = (np.concatenate([np.empty(0, np.int64), *own]) for own in (places, buckets))
         names = labels(self.buckets)
+        own = {at: table.take(np.sort(place[bucket == at])) for at in np.unique(bucket).tolist()}
         return pa.RecordBatch.from_arrays(
             [
-                pa.array([names[bucket] for bucket in own], pa.int32()),
+                pa.array([names[at] for at in own], pa.int32()),
                 pa.array([promised_input(self.input)] * len(own), pa.int32()),
-                pa.array([write_promises(p, self.columns) for p in own.values()], pa.binary()),
+                pa.array([part.to_bytes() for part in own.values()], pa.binary()),
             ],
             ["bucket", "input", "rows"],
         )

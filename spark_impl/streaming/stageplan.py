@@ -24,6 +24,7 @@ from spark_impl.operators.algorithmic import AlgorithmOperator, Prepared
 from spark_impl.operators.base import Operator, Origin
 from spark_impl.operators.births import BirthLeaf, BornOperator
 from spark_impl.operators.input import InputOperator
+from spark_impl.operators.join import JoinOperator, Needed
 from spark_impl.operators.leaf import RowsLeaf, SpanLeaf
 from spark_impl.operators.output import AppendOperator, ChangelogOperator
 from spark_impl.operators.simple import UnionOperator
@@ -187,9 +188,16 @@ class StreamPlan(Plan):
         return (CASE,) if self.lead else ()
 
     def take(
-        self, state: PlanState, arrivals: Mapping[int, Frame], horizon: Horizon
+        self,
+        state: PlanState,
+        arrivals: Mapping[int, Frame],
+        horizon: Horizon,
+        needed: Needed | None = None,
     ) -> tuple[PlanState, Delta]:
-        """One step over what arrived on each input."""
+        """One step over what arrived on each input.
+
+        If it is known which rows a join on top needs to keep, it keeps those alone.
+        """
         deltas: list[Delta] = []
         changed = []
         for node, own in zip(self.nodes, state, strict=True):
@@ -197,7 +205,10 @@ class StreamPlan(Plan):
                 inputs = [deltas[number] for number in node.inputs]
             else:
                 inputs = [Delta(self._arrived_at(int(node.stream[1:]), arrivals))]
-            after, delta = node.operator.step(own, inputs, horizon)
+            if needed is not None and isinstance(node.operator, JoinOperator):
+                after, delta = node.operator.step_keeping(own, inputs, horizon, needed)
+            else:
+                after, delta = node.operator.step(own, inputs, horizon)
             changed.append(after)
             deltas.append(delta)
         return tuple(changed), deltas[-1]

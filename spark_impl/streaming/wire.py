@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from spark_impl.frame import Frame, Ints, Numbers, take_columns
 from spark_impl.punctuation.promised import Promised
 from spark_impl.stage import plain_column, typed_column
-from spark_impl.state import frame_from_bytes, frame_to_bytes
+from spark_impl.state import frame_to_bytes, frames_from_bytes
 from spark_impl.streaming.buckets import bucket_of, labels
 from spark_impl.streaming.spreading import Spreader, told_in
 
@@ -144,7 +144,8 @@ class Unpacker:
         for batch in batches:
             for blob in batch.column("rows"):
                 if blob.is_valid:
-                    yield self._rows(frame_from_bytes(blob.as_buffer()))
+                    for frame in frames_from_bytes(blob.as_buffer()):
+                        yield self._rows(frame)
 
     def _rows(self, frame: Frame) -> pa.RecordBatch:
         lead = 1 if self.scoped else 0
@@ -159,6 +160,10 @@ class Unpacker:
         if self.scoped:
             made["scope"] = frame.columns[0]
         if "at" in self.numbers:
-            place = frame["at"]
-            made["hidden"] = pa.array(place.astype(np.int32), pa.int32(), mask=place < 0)
+            place = frame.numbers.get("at")
+            made["hidden"] = (
+                pa.nulls(len(frame), pa.int32())
+                if place is None
+                else pa.array(place.astype(np.int32), pa.int32(), mask=place < 0)
+            )
         return pa.RecordBatch.from_arrays(list(made.values()), list(made))

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_impl.frame import Frame, concat
-from spark_impl.state import frame_from_bytes
+from spark_impl.state import frames_from_bytes
 from spark_impl.streaming import memory
 from spark_impl.streaming.buckets import labels
 from spark_impl.streaming.processor import StageProcessor
@@ -153,8 +153,9 @@ class FakeStage:
             return None
         self.disk = disk
         self.late += late
-        made = [frame_from_bytes(row.rows) for row in out if row.rows is not None]
-        return concat(made) if made else None
+        made = [own for row in out if row.rows is not None for own in frames_from_bytes(row.rows)]
+        # Only what is told says which column it is about.
+        return concat([own.only_numbers("ts", "ets", "sign") for own in made]) if made else None
 
     def _packed(self, arrivals: Mapping[int, pa.RecordBatch]) -> dict[int, list[Packed]]:
         found: dict[int, list[Packed]] = {}

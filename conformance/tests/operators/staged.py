@@ -44,6 +44,7 @@ from reference.query import (
     WindowJoin,
     walk,
 )
+from reference.streams import Between, Punctuation
 from reference.windows import Range, Rows, Unbounded, Window
 from spark_impl import by_algorithm
 from spark_impl.layout import Fields, layout_leaves, part_places, part_types, shared_layout
@@ -57,8 +58,9 @@ from spark_impl.streaming.carrier import SHIFT, closed_by
 from spark_impl.streaming.flow import Branch, Flow, Wiring
 from spark_impl.streaming.gate import PROMISES, GateProcessor, GateSpec
 from spark_impl.streaming.processor import StageProcessor
+from spark_impl.streaming.promisetable import write_promises
 from spark_impl.streaming.speaking import Speaking, stage_places
-from spark_impl.streaming.spreading import Spreader, write_promises
+from spark_impl.streaming.spreading import Spreader
 from spark_impl.streaming.stageplan import Input, StageSpec
 from spark_impl.streaming.trace import read_trace
 from spark_impl.streaming.wire import Packer, Unpacker
@@ -384,7 +386,7 @@ class _StagedRun(StreamRun):
             speaking = Speaking(
                 source.columns,
                 tuple(range(len(fields))),
-                False,
+                self._names_values,
                 lambda wiring: gate,  # type: ignore[arg-type, return-value]
             )
             own = replace(own, speaking=speaking)
@@ -400,6 +402,18 @@ class _StagedRun(StreamRun):
             query = layout_leaves(layout)[0]
             return stages.stage([placed], layout, query, [keys], fields, "rows window")
         return made
+
+    @property
+    def _names_values(self) -> bool:
+        """Whether no promise is about a range, as a DataFrame of promises would show."""
+        return not any(
+            isinstance(pattern, Between)
+            for case in self.cases
+            for stream in case.streams.values()
+            for element in stream.elements
+            if isinstance(element, Punctuation)
+            for pattern in element.patterns
+        )
 
     def _feed(self, step: int) -> None:
         self.waiting.append(step)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -34,15 +36,18 @@ from reference.streams import (
     Wildcard,
 )
 from reference.types import Value
+from spark_impl.encode import hash_columns
 from spark_impl.frame import Frame, delta_frame
+from spark_impl.punctuation import keysets
 from spark_impl.punctuation.book import MOST, PromiseBook
 from spark_impl.punctuation.evidence import Evidence
 from spark_impl.punctuation.promised import Promised
 from spark_impl.streaming.buckets import owner
 from spark_impl.streaming.carrier import SHIFT
-from spark_impl.streaming.keeper import canonical
+from spark_impl.streaming.keeper import Keeper, canonical
 from spark_impl.streaming.promises import PromiseWriter
-from spark_impl.streaming.spreading import Spreader, read_promises, told_in
+from spark_impl.streaming.promisetable import read_promises
+from spark_impl.streaming.spreading import Spreader, told_in
 from spark_impl.streaming.stageplan import Input, LateRowError, StageSpec
 
 K = columns("k bigint")
@@ -161,6 +166,122 @@ def test_a_row_that_follows_at_once_is_no_new_one() -> None:
         and step.watermark < key.value + 2
     ]
     assert early, "none was told before its promise had to bind"
+
+
+# --- promises about keys alone --------------------------------------------------------------------
+
+
+def about_keys(case: Case, number: int, others: bool) -> Case:
+    """The case with promises that name values of the first column; `others` after one step."""
+    streams = {}
+    for name, stream in case.streams.items():
+        keys = [t.row[0] for t in stream.tuples() if t.row[0] is not None]
+        elements = list(stream.elements)
+        for at, element in enumerate(elements):
+            if not isinstance(element, Punctuation):
+                continue
+            pattern, *rest = element.patterns
+            ranged = any(isinstance(own, Between) for own in element.patterns)
+            if others and not ranged and at >= case.steps[0].get(name, 0):
+                continue
+            if not isinstance(pattern, Constant | OneOf) or pattern.matches(None):
+                known = keys[(at + number) % len(keys)] if keys else None
+                pattern = Nothing() if known is None else Constant(known)
+            patterns = (pattern, *(Wildcard() for _ in rest))
+            elements[at] = Punctuation(element.ts, patterns)
+        streams[name] = stream.with_elements(elements)
+    return replace(case, streams=streams)
+
+
+@pytest.mark.parametrize("buckets", [1, 3])
+@pytest.mark.parametrize("type_", ["bigint", "date", "string", "double"])
+@pytest.mark.parametrize("others", [False, True])
+def test_joins_keep_promises_about_keys_as_columns(
+    type_: str, others: bool, buckets: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same verdicts; the first promise about anything else has them looked at one by one."""
+    steps: Counter[bool] = Counter()
+    right = Keeper.step
+
+    def counted(self: Keeper, *rest: Any) -> Any:
+        steps[self.keyed is not None] += 1
+        return right(self, *rest)
+
+    monkeypatch.setattr(Keeper, "step", counted)
+    s, r = Source("S", f"k {type_}", "v string"), Source("R", f"k {type_}", "w string")
+    seen: Counter[str] = Counter()
+    queries = [
+        s.window(Range(9)).join(r.window(Unbounded()), on="k"),
+        s.window(Range(6)).join(r.window(Range(9, "[]")), on="k"),
+        s.window(Unbounded()).join(r.window(Range(20)), on="k"),
+    ]
+    for number, query in enumerate(queries):
+        cases = [case for case in cases_of(query, 8, restarts=True) if case.steps]
+        seen += judged([about_keys(case, number, others) for case in cases], buckets)
+    assert steps[True]
+    assert bool(steps[False]) == others
+    assert all(seen[what] for what in ("punctuations", "due", "late", "broken", "restarted"))
+
+
+def test_what_a_stage_knows_of_keys_is_written_once() -> None:
+    """A step writes the promises that it has heard, not all there are."""
+    sides = (columns("k string", "v bigint"), columns("k string", "w bigint"))
+    inputs = tuple(
+        Input(n, own, Range(9), promised=Promised(own[:1], (0, None), own, names_values=True))
+        for n, own in enumerate(sides)
+    )
+    leaves = [Source(f"in{n}", *own).window(Unbounded()) for n, own in enumerate(sides)]
+    stage = FakeStage(StageSpec(leaves[0].join(leaves[1], on="k"), inputs, "changelog"), [[0]] * 2)
+    spreader = Spreader(0, sides[0][:1], divided=True, key=0, scoped=False, buckets=1)
+
+    def heard(keys: range, watermark: int) -> int:
+        """Gives how many bytes were written to segments."""
+        before = {name for own in stage.disk.maps.values() for name in own}
+        promises = [(0, Punctuation(3, (Constant(f"k{key}"),))) for key in keys]
+        told = stage.batch({}, watermark, promises=spreader.sent(promises))
+        assert told is not None
+        assert len(told) == len(keys)
+        own = [rows for own in stage.disk.maps.values() for rows in own.items()]
+        return sum(len(rows[0]) for name, rows in own if name not in before)
+
+    watermark = (SHIFT + 10_000) // 1_000
+    many = heard(range(20_000), watermark)
+    few = heard(range(20_000, 20_010), watermark + 1)
+    assert 0 < few < many / 100
+    for restarts in (False, True):
+        if restarts:
+            stage.restart()
+        before = stage.late
+        keys = pa.array(["k7", "k20009", "k20010"])
+        late = stream_rows([30_000] * 3, keys, pa.array([1, 2, 3]))
+        stage.batch({0: late}, watermark + 1)
+        assert stage.late - before == 2
+
+
+def test_key_sets_know_their_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keysets, "FEW", 8)
+    right = hash_columns
+
+    def colliding(keys: Sequence[pa.Array], seed: int, length: int) -> Any:
+        hashes = right(keys, seed, length)
+        return hashes if seed > 2 or pa.types.is_int64(keys[0].type) else hashes % 5
+
+    monkeypatch.setattr(keysets, "hash_columns", colliding)
+    random = np.random.default_rng(5)
+    for type_, span in itertools.product(("bigint", "string"), (40, 2**62)):
+        space = keysets.KeySpace(columns(f"k {type_}"))
+        known, truth = space.nothing(), set[int]()
+        for step in range(30):
+            asked = random.integers(-span, span, 12)
+            values = asked.tolist() if type_ == "bigint" else list(map(str, asked.tolist()))
+            keys = space.keys([pa.array(values)])
+            assert known.among(keys).tolist() == [key in truth for key in asked.tolist()]
+            fresh, known = known.extended(keys)
+            found = [int(key) for key in space.columns(fresh)[0].to_pylist()]
+            assert sorted(found) == sorted(set(asked.tolist()) - truth)
+            truth |= set(found)
+            if step % 4 == 0:
+                known = space.restored("own", known.pieces("own"))
 
 
 @pytest.mark.soak

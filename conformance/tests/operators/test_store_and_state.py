@@ -91,8 +91,8 @@ def test_bytes_are_versioned(monkeypatch):
         state_from_bytes(other, data)
     with pytest.raises(StateError, match="not a state"):
         state_from_bytes(plan, b"something else")
-    monkeypatch.setattr("spark_impl.state.VERSION", "2")
-    with pytest.raises(StateError, match="has version 1, but this program reads version 2"):
+    monkeypatch.setattr("spark_impl.state.VERSION", "3")
+    with pytest.raises(StateError, match="has version 2, but this program reads version 3"):
         state_from_bytes(plan, data)
 
 

@@ -20,7 +20,7 @@ from reference.errors import QueryError
 from reference.streams import Constant, Punctuation
 from spark_impl import Progress, ProgressListener, Relation, count, use_rocksdb, windowed
 from spark_impl.streaming.promises import Promises
-from spark_impl.streaming.spreading import read_promises
+from spark_impl.streaming.promisetable import read_promises
 from spark_impl.times import Clock
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]

@@ -212,7 +212,7 @@ def test_a_checkpoint_of_another_query_or_version_is_refused(
         other.batch({}, SHIFT // 1_000 + 1)
     stage.restart()
     monkeypatch.setattr("spark_impl.streaming.memory.VERSION", "0")
-    with pytest.raises(StateError, match=r"the checkpoint has version 1\b.* reads version 0"):
+    with pytest.raises(StateError, match=r"the checkpoint has version 2\b.* reads version 0"):
         stage.batch({}, SHIFT // 1_000 + 1)
 
 

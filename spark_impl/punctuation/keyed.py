@@ -1,0 +1,307 @@
+"""Promises that name keys of a join, as columns: heard, kept, looked up and told many at a time.
+
+This is what most promises are, and for them the rules (see `join_rules`) come down to a few facts.
+A side is *shut* for a key once the watermark has passed a promise of its stream about that key.
+
+- Rows of a side are needed while the other side is not shut for their key. Of those that wait for
+  their time, also such are needed as will meet a row of the other side then. A side that is shut
+  for a key has no tuples of it that wait: its promise would have been false, or they late.
+- A key is closed once both sides are shut for it, or one is and holds no row that lives on. That
+  side gets no more rows of the key, so it is known beforehand when the last one ends: such keys
+  are in `open`, in the order of time. A key that a side is shut for is in there, or it is closed.
+
+So each step looks at what arrived, what was promised, what became due, and tuples that wait, but
+never at all that is held, neither rows nor promises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from reference.clock import MIN_TIME, NEVER
+from reference.streams import Column
+from spark_impl.encode import hash_columns, same_values, without_null
+from spark_impl.frame import (
+    Bools,
+    Frame,
+    Ints,
+    concat,
+    concat_columns,
+    split,
+    take_columns,
+)
+from spark_impl.horizon import Horizon
+from spark_impl.operators.base import Piece, State, seed_of, store_of
+from spark_impl.operators.join import JoinOperator
+from spark_impl.operators.leaf import SpanLeaf
+from spark_impl.plan import Plan, PlanState
+from spark_impl.punctuation.keysets import KeySpace, identified
+from spark_impl.punctuation.snapshot import instant_of
+from spark_impl.store import Found, Store
+
+SIDES = (0, 1)
+
+
+@dataclass(frozen=True)
+class KeyedJoin:
+    """A join of two streams by one column, as far as promises about that column are concerned."""
+
+    root: int
+    """The number of its node."""
+    leaves: tuple[int, int]
+    """The numbers of the nodes below it."""
+    operator: JoinOperator
+    schema: tuple[Column, ...]
+    """The key; in a multiplexed plan after the case."""
+    for_others: bool
+    """Whether another operator hears what is told: then not even old rows may go out any more."""
+
+    @classmethod
+    def of(cls, plan: Plan, for_others: bool) -> KeyedJoin | None:
+        """The join of a plan, if it is one of streams with spans, by one column alone."""
+        operator, inputs = plan.nodes[plan.root].operator, plan.nodes[plan.root].inputs
+        if not isinstance(operator, JoinOperator) or operator.combination.predicate is not None:
+            return None
+        if not all(isinstance(plan.nodes[number].operator, SpanLeaf) for number in inputs):
+            return None
+        left, right = operator.sides
+        if len(left.keys) != plan.lead + 1 or inputs[0] == inputs[1]:
+            return None
+        schema = tuple(left.child.schema[at] for at in left.keys)
+        others = [right.child.schema[at].type for at in right.keys]
+        if [column.type for column in schema] != others:
+            return None
+        return cls(plan.root, (inputs[0], inputs[1]), operator, schema, for_others)
+
+    def keys(self, n: int, rows: Frame) -> list[pa.Array]:
+        """The keys of rows of an input."""
+        return [rows.columns[at] for at in self.operator.sides[n].keys]
+
+    @cached_property
+    def space(self) -> KeySpace:
+        return KeySpace(self.schema)
+
+
+class KeyedPromises:
+    """The promises of both inputs of such a join, and what follows from them."""
+
+    def __init__(self, join: KeyedJoin, state: State | None = None) -> None:
+        """`state` has the pieces that were kept, if any."""
+        self.join = join
+        self.space = space = join.space
+        of = state if state is not None else {}
+        pending, asked = Store(space.empty("ets")), Store(space.empty("ets", "side"))
+        self.pending = [store_of(of, f"pending{n}") if of else pending for n in SIDES]
+        """Promises that do not bind yet; `ets` is their time."""
+        self.shut = [space.restored(f"shut{n}", of) if of else space.nothing() for n in SIDES]
+        self.open = store_of(of, "open") if of else asked
+        """Keys of which there is more to come, as far as is known; `ets` is the last instant at
+        which that can be so, and `side` the side that is shut."""
+        self._heard: list[list[Frame]] = [[], []]
+        self._none = none = space.empty()
+        self._fresh = [_Fresh(none, none, none)] * 2
+        self._gone = [none] * 2
+        """By side, the keys of which no rows are needed since this step."""
+
+    @property
+    def heard_any(self) -> bool:
+        """Whether there has been any promise."""
+        return any(self._heard) or any(self.shut) or any(own.segments for own in self.pending)
+
+    def pieces(self) -> dict[str, Piece]:
+        """All of it, as pieces of a state, which are written when they change."""
+        made: dict[str, Piece] = {f"pending{n}": self.pending[n] for n in SIDES}
+        for n in SIDES:
+            made |= self.shut[n].pieces(f"shut{n}")
+        return {**made, "open": self.open}
+
+    # --- before the operators ---------------------------------------------------------------------
+
+    def late(self, n: int, rows: Frame) -> Bools:
+        """Which rows of an input break a promise of an earlier step."""
+        found = np.zeros(len(rows), np.bool_)
+        if len(rows) and (self.shut[n] or self.pending[n].segments):
+            columns = self.join.keys(n, rows)
+            keys = self.space.keys(columns)
+            found = self.shut[n].among(keys)
+            if self.pending[n].segments:
+                found |= rows["ts"] > self.limits(n, keys)
+            found &= without_null(columns, len(rows))
+        return found
+
+    def limits(self, n: int, keys: Frame) -> Ints:
+        """The time after which each key is not to come any more; MIN_TIME for those that are shut.
+
+        Never, if nothing is promised.
+        """
+        first = np.full(len(keys), NEVER, np.int64)
+        if self.pending[n].segments:
+            promised = self.pending[n].rows()
+            both = [self.space.columns(own) for own in (keys, promised)]
+            identity = identified(concat_columns(both))
+            earliest = np.full(identity.count, NEVER, np.int64)
+            np.minimum.at(earliest, identity.ids[len(keys) :], promised["ets"])
+            first = earliest[identity.ids[: len(keys)]]
+        first[self.shut[n].among(keys)] = MIN_TIME
+        return first
+
+    def hear(self, n: int, keys: Sequence[pa.Array], times: Ints) -> None:
+        """An input has made promises about these keys, none of them NULL."""
+        self._heard[n].append(self.space.keys(keys).with_numbers(ets=times))
+
+    def bind(self, watermark: int | None) -> bool:
+        """Find out what is shut at the end of the step; says whether anything has changed."""
+        horizon = Horizon.at(watermark)
+        changed = False
+        fresh, shut = [], []
+        for n in SIDES:
+            due, pending = self.pending[n].pop_passed(horizon)
+            heard = concat([self.pending[n].empty, *self._heard[n]])
+            at_once, later = split(heard, horizon.passed(heard["ets"], heard))
+            self.pending[n] = pending.append(later)
+            self._heard[n] = []
+            bound = concat([due, at_once])
+            changed = changed or len(heard) > 0 or len(due) > 0
+            keys, after = self.shut[n].extended(bound)
+            fresh.append(keys)
+            shut.append(after)
+        for n in SIDES:
+            now = shut[1 - n].among(fresh[n])
+            second = fresh[n].where(now)
+            before = self.shut[1 - n].among(second)
+            twice = second.where(~before) if n == 0 else self._none
+            self._fresh[n] = _Fresh(fresh[n].where(~now), second.where(before), twice)
+        self._gone = [fresh[1 - n] for n in SIDES]
+        self.shut = shut
+        return changed
+
+    def needed(self, n: int, rows: Frame) -> Bools | None:
+        """Which rows of an input can still meet one of the other's; None if all."""
+        other = self.shut[1 - n]
+        return ~other.among(self.space.keys(self.join.keys(n, rows))) if other else None
+
+    # --- after them -------------------------------------------------------------------------------
+
+    def settle(self, state: PlanState, watermark: int | None) -> tuple[PlanState, Frame]:
+        """The state without what nothing can need, and the keys that are closed since."""
+        due, self.open = self.open.pop_passed(Horizon.at(watermark))
+        second = concat([own.second for own in self._fresh])
+        closed = [due, self._fresh[0].twice, self._no_longer_open(second)]
+        changed: list[State] = list(state)
+        stores: dict[str, Piece] = {}
+        for n, side in enumerate(self.join.operator.sides):
+            over = due.where(due["side"] == n) if len(due) else self._none
+            gone = concat([own.only_numbers("h") for own in (over, self._gone[n])])
+            stores[side.name], ended = self._side(state, n, gone, instant_of(watermark))
+            closed.append(ended)
+        changed[self.join.root] = {**state[self.join.root], **stores}
+        for n, leaf in enumerate(self.join.leaves):
+            changed[leaf] = {**state[leaf], "waiting": self._awaited(changed, n)}
+        return tuple(changed), concat([keys.only_numbers("h") for keys in closed])
+
+    def _side(self, state: PlanState, n: int, gone: Frame, watermark: int) -> tuple[Store, Frame]:
+        """The rows of a side without those of keys that are gone or closed, and what it closes."""
+        store, lone = self._store(state, n), self._fresh[n].lone
+        keys = concat([lone, gone])
+        if not len(keys) or not store.segments:
+            return store, lone
+        question, places = self._rows_with(store, state, n, keys)
+        if not len(question):
+            return store, lone
+        ends = _latest(store, question, places, len(keys))[: len(lone)]
+        # A new row of the other side starts after the watermark.
+        last = ends if self.join.for_others else np.where(ends == NEVER, NEVER, ends - 1)
+        over = (ends == MIN_TIME) | (last <= watermark)
+        self._ask(lone.with_numbers(ets=last).where(~over), n)
+        goes = np.append(over, np.ones(len(gone), np.bool_))
+        found = Found(store.empty, question, places).places_where(goes[question])
+        return store.drop(found), lone.where(over)
+
+    def _store(self, state: Sequence[State], n: int) -> Store:
+        return store_of(state[self.join.root], self.join.operator.sides[n].name)
+
+    def _ask(self, keys: Frame, n: int) -> None:
+        """There is more to come of keys that a side is shut for, until an instant."""
+        if len(keys):
+            self.open = self.open.append(keys.with_numbers(side=np.full(len(keys), n, np.int64)))
+
+    def _no_longer_open(self, keys: Frame) -> Frame:
+        """The keys that were open until now, of some that both sides are shut for."""
+        if not len(keys) or not self.open.segments:
+            return self._none
+        question, places = self.open.locate(keys["h"])
+        found = Found(self.open.empty, question, places)
+        if len(question) and not self.space.is_ranged:
+            rows = self.open.rows_at(places)
+            found = Found(rows, question, places).only(
+                _same_keys(rows.columns, keys.columns, question)
+            )
+        self.open = self.open.drop(found)
+        return keys.take(found.question)
+
+    def _rows_with(
+        self, store: Store, state: Sequence[State], n: int, keys: Frame
+    ) -> tuple[Ints, tuple[Ints, ...]]:
+        """Where a store of the join has rows with these keys, and which key each has."""
+        seed = seed_of(state[self.join.root])
+        if seed == 0 and self.space.is_ranged:
+            return store.locate(keys["h"])
+        columns = self.space.columns(keys)
+        question, places = store.locate(hash_columns(columns, seed, len(keys)))
+        found = Found(store.rows_at(places), question, places)
+        right = _same_keys(self.join.keys(n, found.rows), columns, question)
+        return question[right], found.only(right).places
+
+    def _awaited(self, state: Sequence[State], n: int) -> Store:
+        """The tuples that wait for their time and can meet something then."""
+        store = store_of(state[self.join.leaves[n]], "waiting")
+        if not store.segments or not self.shut[1 - n]:
+            return store
+        places = []
+        for segment in store.segments:
+            held = np.arange(segment.start, len(segment.frame))
+            held = held[segment.is_held(held)]
+            rows = segment.frame.take(held)
+            keys = self.space.keys(self.join.keys(n, rows))
+            doubtful = self.shut[1 - n].among(keys)
+            doubtful &= without_null(self.join.keys(n, rows), len(rows))
+            keys, other = keys.where(doubtful), self._store(state, 1 - n)
+            ends = _latest(other, *self._rows_with(other, state, 1 - n, keys), len(keys))
+            places.append(held[doubtful][ends <= rows["ets"][doubtful]])
+        if not any(map(len, places)):
+            return store
+        return store.drop(Found(store.empty, np.empty(0, np.int64), tuple(places)))
+
+
+@dataclass(frozen=True)
+class _Fresh:
+    """The keys that a side is shut for since this step."""
+
+    lone: Frame
+    """Those that the other side is not shut for."""
+    second: Frame
+    """Those that the other side was shut for before."""
+    twice: Frame
+    """Those that both sides are shut for since this step; told of the first side only."""
+
+
+def _latest(store: Store, question: Ints, places: Sequence[Ints], count: int) -> Ints:
+    """For each question the end of the last row that was found for it; MIN_TIME if none was."""
+    latest = np.full(count, MIN_TIME, np.int64)
+    ends = [s.frame["ets"][at] for s, at in zip(store.segments, places, strict=True)]
+    if len(question):
+        np.maximum.at(latest, question, np.concatenate(ends))
+    return latest
+
+
+def _same_keys(found: Sequence[pa.Array], asked: Sequence[pa.Array], question: Ints) -> Bools:
+    """Where what was found by a hash is what was asked for."""
+    same = np.ones(len(question), np.bool_)
+    for mine, theirs in zip(found, take_columns(asked, question), strict=True):
+        same &= same_values(mine, theirs)
+    return same

@@ -1,0 +1,160 @@
+"""Promises as columns, and so in writing.
+
+Most promises name one value of one column. Such a promise is its time and the value; of others the
+patterns are written out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from reference.streams import Column, Constant, Punctuation, Wildcard
+from spark_impl.convert import python_values
+from spark_impl.frame import Ints
+from spark_impl.punctuation.written import promise_from_json, promise_to_json
+
+PromiseOf: TypeAlias = tuple[int, Punctuation]
+"""The number of a case, and a promise."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """Promises that name one value of one column each, the same column."""
+
+    places: Ints
+    """Where they are in their table."""
+    cases: Ints
+    times: Ints
+    values: pa.Array
+
+
+@dataclass(frozen=True)
+class PromiseTable:
+    """Promises about some columns.
+
+    >>> from reference import columns
+    >>> over = columns("k bigint", "v string")
+    >>> promise = Punctuation(4, (Constant(7), Wildcard()))
+    >>> table = PromiseTable.from_bytes(PromiseTable.of([(0, promise)], over).to_bytes(), over)
+    >>> table.each() == [(0, promise)], table.naming(0).values.to_pylist()
+    (True, [7])
+    """
+
+    columns: tuple[Column, ...]
+    batch: pa.RecordBatch
+    """`case`, `ts`; `at`, the column of which a value is named, and the value in `v<at>`; or, if
+    `at` is -1, the promise as JSON in `more`."""
+
+    @classmethod
+    def of(cls, promises: Iterable[PromiseOf], columns: Sequence[Column]) -> PromiseTable:
+        """These promises."""
+        listed = list(promises)
+        at = [lone_constant(promise) for _, promise in listed]
+        arrays = [
+            pa.array([case for case, _ in listed], pa.int64()),
+            pa.array([promise.ts for _, promise in listed], pa.int64()),
+            pa.array(at, pa.int32()),
+        ]
+        for place, column in enumerate(columns):
+            named = [
+                pattern.value
+                if own == place and isinstance(pattern := promise.patterns[place], Constant)
+                else None
+                for own, (_, promise) in zip(at, listed, strict=True)
+            ]
+            arrays.append(pa.array(named, column.type.arrow))
+        others = [
+            json.dumps(promise_to_json(promise, columns)) if own < 0 else None
+            for own, (_, promise) in zip(at, listed, strict=True)
+        ]
+        return cls.filled([*arrays, pa.array(others, pa.string())], columns)
+
+    @classmethod
+    def filled(cls, arrays: Sequence[pa.Array], columns: Sequence[Column]) -> PromiseTable:
+        """A table of these arrays, laid out as the batch."""
+        names = ["case", "ts", "at", *(f"v{place}" for place in range(len(columns))), "more"]
+        return cls(tuple(columns), pa.RecordBatch.from_arrays(list(arrays), names))
+
+    def __len__(self) -> int:
+        return int(self.batch.num_rows)
+
+    def naming(self, at: int) -> Named:
+        """The promises that name a value of this column."""
+        places = np.flatnonzero(self._numbers("at") == at)
+        cases, times, values = (self.batch.column(name) for name in ("case", "ts", f"v{at}"))
+        if len(places) < len(self):
+            picked = pa.array(places)
+            cases, times, values = (own.take(picked) for own in (cases, times, values))
+        return Named(places, cases.to_numpy(), times.to_numpy(), values)
+
+    def take(self, places: Ints) -> PromiseTable:
+        """The promises at these places."""
+        if len(places) == len(self):
+            return self
+        return PromiseTable(self.columns, self.batch.take(pa.array(places)))
+
+    def each(self) -> list[PromiseOf]:
+        """The promises one by one."""
+        cases, times, at = (self._numbers(name).tolist() for name in ("case", "ts", "at"))
+        more = self.batch.column("more").to_pylist()
+        values = [
+            python_values(self.batch.column(f"v{place}"), column)
+            for place, column in enumerate(self.columns)
+        ]
+        found: list[PromiseOf] = []
+        for number, (case, ts, own) in enumerate(zip(cases, times, at, strict=True)):
+            if own < 0:
+                found.append((case, promise_from_json(json.loads(more[number]), self.columns)))
+            else:
+                patterns = [
+                    Constant(values[own][number]) if place == own else Wildcard()
+                    for place in range(len(self.columns))
+                ]
+                found.append((case, Punctuation(ts, tuple(patterns))))
+        return found
+
+    def promise(self, place: int) -> PromiseOf:
+        """One of them."""
+        return PromiseTable(self.columns, self.batch.slice(place, 1)).each()[0]
+
+    def _numbers(self, name: str) -> Ints:
+        values: Ints = self.batch.column(name).to_numpy()
+        return values
+
+    def to_bytes(self) -> bytes:
+        """In writing: an Arrow IPC stream."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self.batch.schema) as writer:
+            writer.write_batch(self.batch)
+        data: bytes = sink.getvalue().to_pybytes()
+        return data
+
+    @classmethod
+    def from_bytes(cls, data: bytes, columns: Sequence[Column]) -> PromiseTable:
+        """Undo `to_bytes`."""
+        with pa.ipc.open_stream(data) as reader:
+            return cls(tuple(columns), reader.read_next_batch())
+
+
+def lone_constant(promise: Punctuation) -> int:
+    """The column of which a promise names one value, if it says nothing else; -1 if it does."""
+    speaking = [at for at, p in enumerate(promise.patterns) if not isinstance(p, Wildcard)]
+    if len(speaking) == 1 and isinstance(promise.patterns[speaking[0]], Constant):
+        return speaking[0]
+    return -1
+
+
+def write_promises(promises: Iterable[PromiseOf], columns: Sequence[Column]) -> bytes:
+    """Promises about these columns, to be sent."""
+    return PromiseTable.of(promises, columns).to_bytes()
+
+
+def read_promises(data: bytes, columns: Sequence[Column]) -> list[PromiseOf]:
+    """Undo `write_promises`."""
+    return PromiseTable.from_bytes(data, columns).each()
