@@ -154,8 +154,11 @@ class FakeStage:
         self.disk = disk
         self.late += late
         made = [own for row in out if row.rows is not None for own in frames_from_bytes(row.rows)]
-        # Only what is told says which column it is about.
-        return concat([own.only_numbers("ts", "ets", "sign") for own in made]) if made else None
+        if not made:
+            return None
+        # Only what is an output punctuation says which column it is about.
+        common = [name for name in self.spec.numbers if name != "at"]
+        return concat([own.only_numbers(*common) for own in made])
 
     def _packed(self, arrivals: Mapping[int, pa.RecordBatch]) -> dict[int, list[Packed]]:
         found: dict[int, list[Packed]] = {}
