@@ -33,6 +33,7 @@ from reference.streams import (
     Punctuation,
     Stream,
     StreamTuple,
+    Watermark,
     Wildcard,
 )
 from reference.types import Value
@@ -507,3 +508,19 @@ def test_join_state_shrinks_with_promises() -> None:
         assert isinstance(one, Run)
         assert isinstance(other, Run)
         assert sorted(map(repr, one.changes())) == sorted(map(repr, other.changes()))
+
+
+def test_a_promise_far_from_its_tuples_binds_before_the_end() -> None:
+    """The clock of the streams has no room for both; all that counts is which comes first."""
+    a, b = (Source(name, "k bigint") for name in "AB")
+    early = (StreamTuple(MIN_TIME + 3, (0,)), Watermark(MIN_TIME + 7))
+    streams = {
+        "A": Stream(a.columns, early),
+        "B": Stream(b.columns, (Watermark(7), Punctuation(-1, (Constant(0),)))),
+    }
+    joined = a.window(Unbounded()).join(b.window(Range(4)), on="k")
+    case = Case(streams, joined, ({"A": 2, "B": 2},))
+    (run,) = Staged(1).run([case])
+    assert isinstance(run, Run)
+    assert not list(judge(case, run, LEVELS).wrong())
+    assert run.steps[0].held != run.steps[-1].held == {"A": [], "B": []}
