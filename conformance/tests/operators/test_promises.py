@@ -37,17 +37,19 @@ from reference.streams import (
     Wildcard,
 )
 from reference.types import Value
+from reference.windows import Window
 from spark_impl.encode import hash_columns
 from spark_impl.frame import Frame, delta_frame
+from spark_impl.horizon import Horizon
 from spark_impl.punctuation import keysets
 from spark_impl.punctuation.book import MOST, PromiseBook
 from spark_impl.punctuation.evidence import Evidence
 from spark_impl.punctuation.promised import Promised
 from spark_impl.streaming.buckets import owner
 from spark_impl.streaming.carrier import SHIFT
-from spark_impl.streaming.keeper import Keeper, canonical
+from spark_impl.streaming.keeper import Keeper, StagePunctuator, canonical
 from spark_impl.streaming.promises import PromiseWriter
-from spark_impl.streaming.promisetable import read_promises
+from spark_impl.streaming.promisetable import PromiseTable, read_promises
 from spark_impl.streaming.spreading import Spreader, told_in
 from spark_impl.streaming.stageplan import Input, LateRowError, StageSpec
 
@@ -524,3 +526,69 @@ def test_a_promise_far_from_its_tuples_binds_before_the_end() -> None:
     assert isinstance(run, Run)
     assert not list(judge(case, run, LEVELS).wrong())
     assert run.steps[0].held != run.steps[-1].held == {"A": [], "B": []}
+
+
+# --- one case: keys are ranges --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("windows", [(Range(7), Range(3, "[]")), (Unbounded(), Range(3, "[]"))])
+@pytest.mark.parametrize("seed", range(6))
+def test_promises_about_keys_that_are_numbers_change_no_row(
+    windows: tuple[Window, Window], seed: int
+) -> None:
+    """A query of a user's own, not one of thousands: closed keys are kept as ranges of numbers."""
+    dice = np.random.default_rng(seed)
+    sides = (columns("k bigint", "v bigint"), columns("k bigint", "w bigint"))
+    keys = [dice.integers(-3, 4, 120), dice.integers(-3, 4, 120)]
+    # Each key comes for a while, out of order, and is then closed.
+    times = [10 * own + dice.integers(0, 14, 120) for own in keys]
+    joined = {}
+    for punctuated in (False, True):
+        inputs = tuple(
+            Input(
+                n,
+                own,
+                window,
+                promised=Promised(K, (0, None), own, names_values=True) if punctuated else None,
+            )
+            for n, (own, window) in enumerate(zip(sides, windows, strict=True))
+        )
+        leaves = tuple(Source(f"in{n}", *own).window(Unbounded()) for n, own in enumerate(sides))
+        plan = StageSpec(Join(leaves, ("k",), None), inputs, "changelog").plan()
+        stage, state = StagePunctuator(plan), plan.initial()
+        keeper = Keeper(stage, 0)
+        entries: Counter[Any] = Counter()
+        told: set[int] = set()
+        for low in range(-40, 60, 5):
+            taken, promises = {}, {}
+            for n in (0, 1):
+                now = np.flatnonzero((times[n] > low) & (times[n] <= low + 5))
+                dice.shuffle(now)
+                arrays = [pa.array(keys[n][now]), pa.array(now)]
+                taken[n] = Frame(arrays, {"ts": times[n][now]}, len(now))
+                over = [key for key in range(-3, 4) if low < 10 * key + 13 <= low + 5]
+                made = [(0, Punctuation(10 * key + 13, (Constant(key),))) for key in over]
+                promises[n] = [PromiseTable.of(made, K).to_bytes()]
+            if punctuated:
+                assert keeper.arrive(taken, promises) == 0
+                state, sent = keeper.step(state, taken, low + 5)
+                kept, data = keeper.pieces(), keeper.to_bytes()
+                keeper = Keeper.restored(stage, 0, kept, data if keeper.keyed is None else None)
+            else:
+                state, delta = plan.take(state, taken, Horizon.at(low + 5))
+                sent = [delta.rows]
+            for rows in sent:
+                listed = [column.to_pylist() for column in rows.columns]
+                for ts, sign, *row in zip(
+                    rows["ts"].tolist(), rows["sign"].tolist(), *listed, strict=True
+                ):
+                    if sign == 0:
+                        assert row[0] not in told, "each key is told once"
+                        told.add(row[0])
+                        continue
+                    assert sign < 0 or row[0] not in told, "what is told is true"
+                    entries[ts, tuple(row)] += sign
+        joined[punctuated] = +entries, -entries
+        assert told == (set(range(-3, 4)) if punctuated else set())
+    assert joined[True] == joined[False]
+    assert sum(joined[True][0].values()) > 100
