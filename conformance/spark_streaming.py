@@ -42,6 +42,7 @@ from reference.case import AppendRow, Case, Change
 from reference.clock import MAX_TIME, NEVER
 from reference.expressions import Col
 from reference.oracle import Tuples
+from reference.promises.arriving import spread
 from reference.query import Join, Project, Query, Select, Source, Union, Windowed, WindowJoin, walk
 from reference.sql import python_rows
 from reference.streams import Constant, Pattern, Punctuation, Stream, StreamTuple, Wildcard
@@ -84,6 +85,21 @@ def never_told(query: Query, output: str) -> str | None:
     return "append output over rows windows" if output == "append" and is_open else None
 
 
+def never_over(query: Query, output: str) -> str | None:
+    """Why some answers of the input-triggered approach do not end, beside what is never told.
+
+    They end when something newer comes out. In Spark time does not end, so there must be a tuple
+    that is sure to come out, whatever the query.
+    """
+    joins = any(isinstance(node, Join) for node in walk(query))
+    for node in walk(query):
+        if isinstance(node, Select) or (isinstance(node, Join) and node.theta is not None):
+            return "conditions: what they leave out ends no answer"
+        if joins and isinstance(node, Project) and not all(type(e) is Col for _, e in node.items):
+            return "computed columns below a join: nobody knows what will meet"
+    return never_told(query, output)
+
+
 class SparkStreaming:
     """The public operators over streaming DataFrames."""
 
@@ -98,7 +114,7 @@ class SparkStreaming:
             self.name = f"{self.name}:{algorithm}"
             per_query = self.claims.cases_per_query
             mine = algorithm_claims(self.use, self.claims.levels, per_query)
-            self.claims = replace(mine, beyond=never_told)
+            self.claims = replace(mine, beyond=never_over if algorithm == "ita" else never_told)
         # A session that was there before is someone else's to stop, and to set up.
         self.owned = session is None and SparkSession.getActiveSession() is None
         self.base = session or local_session()
@@ -233,9 +249,9 @@ class StreamRun:
             ]
             time = self.schedule.watermarks[step] + self.schedule.delay
             if self._waits_for_input and step == len(self.schedule.watermarks) - 2:
-                nothing = (None,) * len(source.columns)
                 # A tuple after everything, for each case: what it changes is left out.
-                moved = [[*own, StreamTuple(self.stretch.end, nothing)] for own in moved]
+                last = StreamTuple(self.stretch.end, self._last(source))
+                moved = [[*own, last] for own in moved]
             moved.append([StreamTuple(time, self.filler(source))])
             tuples: list[Tuples] = [{source.name: own} for own in moved]
             _place(self.directory / source.name, step, events_table(source, tuples))
@@ -260,6 +276,15 @@ class StreamRun:
         moved = self.stretch.there(time, self.schedule.origins[number])
         last = FAR // 2 if time < MAX_TIME else 2**62
         return max(min(moved, last), -(2**62))
+
+    def _last(self, source: Source) -> Row:
+        """A row that makes something come out, so that the recipient ends what is over.
+
+        In a join those of all streams meet, and so they have values; elsewhere NULLs will do.
+        """
+        if not any(isinstance(node, Join) for node in walk(self.query)):
+            return self.filler(source)
+        return tuple(spread(column.type, ())[-1] for column in source.columns)
 
     def filler(self, source: Source) -> Row:
         """The row of no case that makes the watermark."""
