@@ -250,7 +250,7 @@ class StreamRun:
             time = self.schedule.watermarks[step] + self.schedule.delay
             if self._waits_for_input and step == len(self.schedule.watermarks) - 2:
                 # A tuple after everything, for each case: what it changes is left out.
-                last = StreamTuple(self.stretch.end, self._last(source))
+                last = StreamTuple(self.stretch.end, self._last_row(source))
                 moved = [[*own, last] for own in moved]
             moved.append([StreamTuple(time, self.filler(source))])
             tuples: list[Tuples] = [{source.name: own} for own in moved]
@@ -277,7 +277,7 @@ class StreamRun:
         last = FAR // 2 if time < MAX_TIME else 2**62
         return max(min(moved, last), -(2**62))
 
-    def _last(self, source: Source) -> Row:
+    def _last_row(self, source: Source) -> Row:
         """A row that makes something come out, so that the recipient ends what is over.
 
         In a join those of all streams meet, and so they have values; elsewhere NULLs will do.
