@@ -43,7 +43,18 @@ from reference.clock import MAX_TIME, NEVER
 from reference.expressions import Col
 from reference.oracle import Tuples
 from reference.promises.arriving import spread
-from reference.query import Join, Project, Query, Select, Source, Union, Windowed, WindowJoin, walk
+from reference.query import (
+    Intersect,
+    Join,
+    Project,
+    Query,
+    Select,
+    Source,
+    Union,
+    Windowed,
+    WindowJoin,
+    walk,
+)
 from reference.sql import python_rows
 from reference.streams import Constant, Pattern, Punctuation, Stream, StreamTuple, Wildcard
 from reference.types import Row
@@ -89,15 +100,26 @@ def never_over(query: Query, output: str) -> str | None:
     """Why some answers of the input-triggered approach do not end, beside what is never told.
 
     They end when something newer comes out. In Spark time does not end, so there must be a tuple
-    that is sure to come out, whatever the query.
+    that is sure to come out.
     """
-    joins = any(isinstance(node, Join) for node in walk(query))
+    top = _without_projections(query)
     for node in walk(query):
         if isinstance(node, Select) or (isinstance(node, Join) and node.theta is not None):
             return "conditions: what they leave out ends no answer"
-        if joins and isinstance(node, Project) and not all(type(e) is Col for _, e in node.items):
-            return "computed columns below a join: nobody knows what will meet"
+    if not all(isinstance(_without_projections(below), Windowed) for below in top.children):
+        return "operators below others: what they keep back ends no answer"
+    computed = any(
+        isinstance(node, Project) and not all(isinstance(expr, Col) for _, expr in node.items)
+        for below in top.children
+        for node in walk(below)
+    )
+    if computed and isinstance(top, Join | Intersect):
+        return "computed columns below it: what does not meet ends no answer"
     return never_told(query, output)
+
+
+def _without_projections(query: Query) -> Query:
+    return _without_projections(query.input) if isinstance(query, Project) else query
 
 
 class SparkStreaming:

@@ -8,11 +8,13 @@ algorithms' own classes and of plain values. Parts that belong to the query and 
 from __future__ import annotations
 
 import io
+import math
 import pickle
 from collections.abc import Mapping
 from typing import Any, Final
 
 from reference.errors import TickproofError
+from reference.types import NAN
 
 _MODULES: Final = ("spark_impl.algorithms.", "reference.")
 _PLAIN: Final = {
@@ -26,6 +28,10 @@ _PLAIN: Final = {
 }
 
 
+_NAN: Final = "nan"
+"""NaN is one object wherever rows are compared, and must be that one again."""
+
+
 class FrozenError(TickproofError):
     """Bytes that are not the state of an algorithm."""
 
@@ -36,13 +42,15 @@ class _Freezer(pickle.Pickler):
         self._names = {id(part): name for name, part in left_out.items()}
 
     def persistent_id(self, obj: Any) -> str | None:
+        if isinstance(obj, float) and math.isnan(obj):
+            return _NAN
         return self._names.get(id(obj))
 
 
 class _Thawer(pickle.Unpickler):
     def __init__(self, file: io.BytesIO, left_out: Mapping[str, object]) -> None:
         super().__init__(file)
-        self._parts = left_out
+        self._parts = {**left_out, _NAN: NAN}
 
     def persistent_load(self, pid: Any) -> Any:
         return self._parts[pid]

@@ -32,7 +32,8 @@ from conformance.tests.operators.test_streaming_stage import (
     random_batches,
     spec_of,
 )
-from reference import QueryError, Range, Rows, Source, Unbounded
+from reference import QueryError, Range, Rows, Source, Unbounded, parse_lanes
+from reference import count as count_rows
 from reference.query import GroupBy, Query, Union, WindowJoin, Within
 from reference.windows import Window
 from spark_impl import Algorithm, Statistics, count, measure, window_join
@@ -302,6 +303,17 @@ def test_some_cases_through_a_stream(spark: SparkSession):
     report = check_cases(SparkStreaming(spark, algorithm="hhj"), cases)
     assert report.conforms, [violation.verdict for violation in report.violations]
     assert report.levels["prompt"].checked > 0
+
+
+@pytest.mark.parametrize("name", [entry.name for entry in ENTRIES if entry.paper == "004"])
+def test_nan_is_the_same_after_a_step(name):
+    """Between steps an algorithm is bytes, and NaN does not equal itself."""
+    stream = Source("S", "v double").window(Range(5))
+    lanes = "S(v double): NaN@1 ~2 / NaN@3 ~4 / 1.0@20 ~30"
+    for query in (stream.distinct(), stream.group_by("v", n=count_rows())):
+        report = check_cases(InProcess(algorithm=name), [parse_lanes(lanes).case(query)])
+        assert report.conforms, [violation.verdict for violation in report.violations]
+        assert report.levels["final"].checked == 1
 
 
 def test_adapters_by_name():
