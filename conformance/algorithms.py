@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from conformance.adapter import Claims
+from reference.case import OUTPUTS
 from reference.query import (
     OPERATORS,
     Distinct,
@@ -149,6 +150,8 @@ def claims(use: Use, levels: frozenset[str], cases_per_query: int | None = None)
     operators = frozenset(name for name in OPERATORS if name in use.entry.operators)
     return AlgorithmClaims(
         operators=operators,
+        # What a pipeline tells are changes, and which of equal rows goes does not matter there.
+        outputs=frozenset(OUTPUTS if use.entry.make is not None else ("changelog",)),
         levels=kept,
         punctuations=use.entry.hears,
         cases_per_query=cases_per_query,

@@ -46,6 +46,7 @@ from reference.promises.arriving import spread
 from reference.query import (
     Intersect,
     Join,
+    Minus,
     Project,
     Query,
     Select,
@@ -106,6 +107,8 @@ def never_over(query: Query, output: str) -> str | None:
     for node in walk(query):
         if isinstance(node, Select) or (isinstance(node, Join) and node.theta is not None):
             return "conditions: what they leave out ends no answer"
+    if isinstance(top, Minus):
+        return "minus: what is taken away ends no answer"
     if not all(isinstance(_without_projections(below), Windowed) for below in top.children):
         return "operators below others: what they keep back ends no answer"
     computed = any(

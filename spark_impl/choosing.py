@@ -111,6 +111,11 @@ class Choice:
         return Prepared(self.algorithm.name, self.algorithm.options, windows if complete else ())
 
     @property
+    def tells_changes(self) -> bool:
+        """Whether it says what comes and what goes, but not which of equal rows goes."""
+        return self.algorithm is not None and entry(self.algorithm.name).make is None
+
+    @property
     def text(self) -> str:
         """For `explain`: one line for the choice, and one for each of the others."""
         lines = [f"{self.title}, {'as asked' if self.asked else 'chosen by auto'}{self.note}"]

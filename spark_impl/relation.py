@@ -457,7 +457,9 @@ class Relation:
         shown = [*(f"on {key}" for key in keys)]
         shown += [f"theta {spelt(theta)}"] if theta is not None else []
         plan = f"join({', '.join(shown)})"
-        return Relation(build, plan, self._clock, [self, *others], is_join=True, choice=choice)
+        splits = choice is not None and choice.tells_changes
+        below = [self, *others]
+        return Relation(build, plan, self._clock, below, is_join=True, splits=splits, choice=choice)
 
     def union(
         self, other: Relation, *, algorithm: Given = None, statistics: Facts = None
@@ -545,7 +547,7 @@ class Relation:
             made: Own = getattr(driver(mine), name)(mine, theirs)
             return made
 
-        splits = name != "union"
+        splits = name != "union" or (choice is not None and choice.tells_changes)
         return Relation(
             build, f"{name}()", self._clock, [self, other], splits=splits, choice=choice
         )
@@ -702,8 +704,8 @@ class Relation:
         """
         if not self._is_join or self._splits:
             raise QueryError(
-                "append: only joins of windows, selections and unions have an append-only output; "
-                "use changelog()"
+                "append: only joins of windows, selections and unions have an append-only output, "
+                "and only by algorithms that know how long each row lives; use changelog()"
             )
         ends = f"IF(ets < {NEVER}L, {self._clock.to_user('ets')}, NULL)"
         times = {"ts": self._clock.to_user("ts"), "ets": ends}

@@ -376,6 +376,10 @@ WRONG: dict[str, tuple[Callable[[World], object], str]] = {
     ),
     # append
     "append of no join": (lambda w: w.plain.append(), "append: only joins"),
+    "append of changes": (
+        lambda w: w.plain.join(w.plain, on="k", algorithm="nta").append(),
+        "only by algorithms that know how long each row lives",
+    ),
     "append of a join of groups": (
         lambda w: w.plain.join(w.plain.group_by("k").agg(n=count()), on="k").append(),
         "append: only joins",
