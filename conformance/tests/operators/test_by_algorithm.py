@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -40,7 +41,9 @@ from spark_impl import Algorithm, Statistics, count, measure, window_join
 from spark_impl.algorithms import catalogue
 from spark_impl.algorithms.bounds import Constraint
 from spark_impl.algorithms.catalogue import ENTRIES, Situation, entries_for
+from spark_impl.algorithms.driver import run_all
 from spark_impl.algorithms.frozen import FrozenError, frozen, thawed
+from spark_impl.algorithms.window_joins import PathWJoin
 from spark_impl.choosing import choose
 from spark_impl.frame import Frame
 from spark_impl.horizon import Horizon
@@ -364,6 +367,41 @@ def test_a_join_of_three_is_the_same_by_kernels_and_by_an_algorithm(bids: Relati
     made = bids.join(others, on="id", algorithm="hash-join").changelog()
     assert sorted(plain.collect()) == sorted(made.collect())
     assert plain.count() > 4
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_a_path_in_both_directions(spark: SparkSession):
+    """001, section 5.2: as docs/algorithms.md says it, and as `PathWJoin` does it by itself."""
+    dice = random.Random(5)
+    streams = [
+        sorted((dice.randrange(40), (dice.randrange(3), at)) for at in range(25)) for _ in "abc"
+    ]
+    frames = {
+        name: spark.createDataFrame(
+            [(ts, obj, at, ts) for ts, (obj, at) in own],
+            f"ts long, obj long, {name} long, t{name} long",
+        )
+        for name, own in zip("abc", streams, strict=True)
+    }
+    pairs = {("a", "b"): 5, ("b", "c"): 3}
+    back = {(second, first): length for (first, second), length in pairs.items()}
+
+    def one_way(names: str, within: dict[tuple[str, str], int]) -> Relation:
+        inputs = {name: frames[name] for name in names}
+        made = window_join(
+            inputs, on="obj", ts="ts", within=within, directed=True, algorithm="path"
+        )
+        return made.select("obj", "a", "b", "c", "ta", "tb", "tc")
+
+    # What is all at one time goes both ways.
+    there, and_back = one_way("abc", pairs), one_way("cba", back)
+    both = there.union(and_back.where("NOT (ta = tb AND tb = tc)"))
+    found = Counter((row.a, row.b, row.c) for row in both.changelog().collect())
+    join = PathWJoin([5, 3], [(0,)] * 3, both_ways=True)
+    expected = Counter(tuple(row[1] for row in made.rows) for made in run_all(join, streams))
+    assert found == expected
+    assert there.changelog().count() < len(expected) > and_back.changelog().count() > 0
 
 
 @pytest.mark.spark
