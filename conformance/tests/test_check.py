@@ -65,7 +65,8 @@ def test_several_processes_say_what_one_says(adapter: str) -> None:
         for processes in (1, 2)
     )
     for changing in ("seconds", "cases_per_second"):
-        assert one.pop(changing) != two.pop(changing)
+        # They may be the same by chance.
+        assert one.pop(changing) > 0 < two.pop(changing)
     assert one == two
     assert one["conforms"] is (adapter == "in-process")
     assert bool(one["violations"]) is (adapter != "in-process")
