@@ -20,7 +20,7 @@ from reference.arrivals import progress
 from reference.case import Case
 from reference.oracle import Tuples
 from reference.query import Distinct, GroupBy, Query, Windowed, walk
-from reference.windows import Unbounded
+from reference.windows import Range, Unbounded
 
 SAMPLE = 4
 """Of so many cases of a query the streams are looked at: it takes longer than the answers."""
@@ -56,8 +56,12 @@ _COUNTED_IN = {
 _ENOUGH_OF = {"late rows": 20, "early punctuations": 500}
 """With fewer cases (looked at, with steps) there is no floor: an early punctuation takes a rare
 coincidence. For other counts a fifth of `ENOUGH` will do."""
-_EXPIRING = ("rows that go", "arrivals at an expiry", "values that return")
-"""What takes a window that rows can leave."""
+_IMPOSSIBLE_IN = {
+    "rows that go": "cases without expiry",
+    "arrivals at an expiry": "cases without windows of time",
+    "values that return": "cases without windows of time",
+}
+"""What takes a window that rows can leave, or leave when their time is over."""
 _STREAMS = {
     "ties": "tie",
     "duplicates in the streams": "duplicate",
@@ -87,14 +91,15 @@ def in_streams(query: Query, cases: Sequence[Tuples]) -> dict[str, int]:
         found.update(stream_features(query, tuples))
     counts = {name: found[feature] for name, feature in _STREAMS.items()}
     looked_at = len(cases[:SAMPLE])
-    endless = 0 if _expires(query) else looked_at
-    return {"cases looked at": looked_at, "cases without expiry": endless, **counts}
-
-
-def _expires(query: Query) -> bool:
-    """Whether rows can leave a window of the query."""
     windows = [node.window for node in walk(query) if isinstance(node, Windowed)]
-    return not all(isinstance(window, Unbounded) for window in windows)
+    is_endless = all(isinstance(window, Unbounded) for window in windows)
+    is_timeless = not any(isinstance(window, Range) for window in windows)
+    return {
+        "cases looked at": looked_at,
+        "cases without expiry": looked_at * is_endless,
+        "cases without windows of time": looked_at * is_timeless,
+        **counts,
+    }
 
 
 def in_groups(query: Query, expected: pa.Table) -> dict[str, int]:
@@ -184,9 +189,9 @@ def too_little(operator: str, counts: Mapping[str, int]) -> list[str]:
         if operator == "window_join" and name == "values that return":
             continue
         of = counts["cases looked at" if name in _STREAMS else "cases"]
-        if name in _EXPIRING:
-            endless = counts.get("cases without expiry", 0) / max(counts["cases looked at"], 1)
-            of = round(of * (1 - endless))
+        if name in _IMPOSSIBLE_IN:
+            without = counts.get(_IMPOSSIBLE_IN[name], 0) / max(counts["cases looked at"], 1)
+            of = round(of * (1 - without))
         found += _complaint(operator, name, counts.get(name, 0), least, of)
     for name, least in {**STEP_FLOORS, **OWN_FLOORS.get(operator, {})}.items():
         share = _COUNTED_IN.get(name, "cases")

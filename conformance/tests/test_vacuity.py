@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import fixtures
 from conformance.bulk import expected_changelogs
 from conformance.expectation import Expectation
@@ -15,10 +17,11 @@ from conformance.vacuity import (
     in_streams,
     too_little,
 )
-from reference import Range, Source, Unbounded, count, parse_lanes
+from reference import Range, Rows, Source, Unbounded, count, parse_lanes
 from reference.arrivals import admitted
 from reference.query import OPERATORS, Query
 from reference.streams import StreamTuple
+from reference.windows import Window
 
 S = Source("S", "k bigint", "v string")
 WINDOW = S.window(Range(5))
@@ -91,14 +94,30 @@ def test_too_little_of_what_only_some_can_show_fails_the_run() -> None:
 
 def test_where_rows_never_end_none_must_go() -> None:
     """A join without windows has no expiry; what else must happen is asked for all the same."""
-    counts = in_streams(Source("S", "v bigint").window(Unbounded()).distinct(), [{"S": []}] * 5)
-    assert counts["cases without expiry"] == counts["cases looked at"] == 4
-    assert in_streams(WINDOW, [{WINDOW.source.name: []}] * 5)["cases without expiry"] == 0
-    plenty = dict.fromkeys(FLOORS, 1_000)
     never = {"rows that go": 0, "arrivals at an expiry": 0, "values that return": 0}
+    plenty = dict.fromkeys(FLOORS, 1_000)
     looked_at = {"cases": 1_000, "cases looked at": 40}
     assert len(too_little("join", {**plenty, **never, **looked_at})) == 3
-    assert too_little("join", {**plenty, **never, **looked_at, "cases without expiry": 40}) == []
+    endless = {"cases without expiry": 40, "cases without windows of time": 40}
+    assert too_little("join", {**plenty, **never, **looked_at, **endless}) == []
+    # Rows leave a window of rows, too, but not when their time is over.
+    pushed_out = {"cases without expiry": 0, "cases without windows of time": 40}
+    (sentence,) = too_little("join", {**plenty, **never, **looked_at, **pushed_out})
+    assert "rows that go" in sentence
     half = {**plenty, **never, **looked_at, "cases without expiry": 20}
     assert "in 500 cases, at least 100" in too_little("join", half)[0]
     assert too_little("join", {**half, **plenty, "ties": 0}) != []
+
+
+@pytest.mark.parametrize(
+    ("window", "without_expiry", "without_time"),
+    [(Unbounded(), 4, 4), (Rows(2), 0, 4), (Range(3), 0, 0)],
+    ids=str,
+)
+def test_what_windows_make_impossible(
+    window: Window, without_expiry: int, without_time: int
+) -> None:
+    counts = in_streams(Source("S", "v bigint").window(window).distinct(), [{"S": []}] * 5)
+    assert counts["cases looked at"] == 4
+    assert counts["cases without expiry"] == without_expiry
+    assert counts["cases without windows of time"] == without_time

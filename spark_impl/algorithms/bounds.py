@@ -40,7 +40,10 @@ class Bounds:
     @staticmethod
     def of(streams: int, constraints: Iterable[Constraint], *, complete: bool = True) -> Bounds:
         """The bounds that the constraints give, and those that they imply."""
-        later = [[0.0 if a == b else math.inf for b in range(streams)] for a in range(streams)]
+        # Whole numbers: added to a time, 0.0 would round it.
+        later: list[list[float]] = [
+            [0 if a == b else math.inf for b in range(streams)] for a in range(streams)
+        ]
         for first, second, length, directed in constraints:
             later[first][second] = min(later[first][second], length)
             later[second][first] = min(later[second][first], 0 if directed else length)
@@ -53,7 +56,7 @@ class Bounds:
     @staticmethod
     def single(streams: int, window: float) -> Bounds:
         """One window for all pairs (form 1)."""
-        rows = [[0.0 if a == b else window for b in range(streams)] for a in range(streams)]
+        rows = [[0 if a == b else window for b in range(streams)] for a in range(streams)]
         return Bounds(tuple(tuple(row) for row in rows))
 
     def __len__(self) -> int:

@@ -49,8 +49,12 @@ class Made:
 
     lives: list[tuple[int, int, Row]] = field(default_factory=list)
     """Rows with their start and their end."""
+    open: list[tuple[int, Row]] = field(default_factory=list)
+    """Rows whose end is not known yet: start, row."""
+    ended: list[tuple[int, int, Row]] = field(default_factory=list)
+    """Rows that were open after an earlier slice: end, start, row."""
     changes: list[tuple[int, int, Row]] = field(default_factory=list)
-    """Rows that come or go: time, sign, row."""
+    """Of algorithms that tell of equal rows not which one goes: time, sign, row."""
     closed: list[Row] = field(default_factory=list)
     """Key values of which the algorithm says that no more rows come out."""
 
@@ -133,7 +137,8 @@ class JoinRunner(Runner):
                 self._arrive(event, made)
         self._tell(self.algorithm.advance(now), made)
         if self.ends is not None:
-            made.changes += self.ends.until(now)
+            self.ends.until(now)
+            self.ends.told(made)
         return made
 
     def _order(self, event: Message | Closing) -> tuple[Any, ...]:
@@ -151,7 +156,7 @@ class JoinRunner(Runner):
         row = message.row if self.ends is None else self.ends.labelled(message)
         self._tell(self.algorithm.arrive(message.stream, message.ts, row), made)
         if self.ends is not None:
-            made.changes += self.ends.arrived(message)
+            self.ends.arrived(message)
 
     def _tell(self, found: Iterable[Any], made: Made) -> None:
         for one in found:
@@ -162,7 +167,7 @@ class JoinRunner(Runner):
             if self.ends is None:
                 made.lives.append((one.ts, NEVER if one.ets is None else one.ets, row))
             else:
-                made.changes += self.ends.joined(one, row)
+                self.ends.joined(one, row)
 
     def held(self) -> Iterator[tuple[int, int, Row]]:
         labels = 0 if self.ends is None else 2
@@ -180,15 +185,19 @@ class JoinRunner(Runner):
 
 @dataclass
 class _Result:
+    start: int
     row: Row
-    over: bool = False
+    end: int = NEVER
+    is_sent: bool = False
+    """Whether it was sent on, without an end."""
 
 
 class _Ends:
     """When the results of a join with count-based windows end.
 
     The algorithms say when a combination comes; it goes when the first of its tuples leaves its
-    window. So every tuple gets a number, at the end of its row, and its time.
+    window. So every tuple gets a number, at the end of its row, and its time. Each result keeps its
+    own start and end: equal ones may live at different times.
     """
 
     def __init__(self, windows: Sequence[Window], tau: int) -> None:
@@ -202,14 +211,16 @@ class _Ends:
         """By the numbers of tuples in count-based windows."""
         self.due: list[tuple[int, int, _Result]] = []
         """By the expiry of a tuple in a window by time."""
-        self.told = 0
+        self.known = 0
+        self.changed: list[_Result] = []
+        """What has begun or ended in this slice."""
 
     def labelled(self, message: Message) -> Row:
         return (*message.row, self.numbers, message.ts)
 
-    def arrived(self, message: Message) -> list[tuple[int, int, Row]]:
+    def arrived(self, message: Message) -> None:
         """The newest tuple of its window; what it pushes out ends."""
-        changes = self.until(message.ts)
+        self.until(message.ts)
         window = self.windows[message.stream]
         if isinstance(window, Rows):
             newest = self.newest[message.stream]
@@ -217,13 +228,12 @@ class _Ends:
             if len(newest) > window.count:
                 gone = newest.popleft()
                 self.left[gone] = message.ts
-                changes += self._over(self.results.pop(gone, ()), message.ts)
+                self._over(self.results.pop(gone, ()), message.ts)
         self.numbers += 1
-        return changes
 
-    def joined(self, made: Joined, row: Row) -> list[tuple[int, int, Row]]:
+    def joined(self, made: Joined, row: Row) -> None:
         """A new result, which may have ended before it is told."""
-        result = _Result(row)
+        result = _Result(made.ts, row)
         end = NEVER
         for window, (*_, number, ts) in zip(self.windows, made.rows, strict=True):
             if isinstance(window, Range):
@@ -231,28 +241,38 @@ class _Ends:
             elif isinstance(window, Rows):
                 end = min(end, self.left.get(number, NEVER))
                 self.results.setdefault(number, []).append(result)
-        self.told += 1
+        self.known += 1
         if end != NEVER:
-            heapq.heappush(self.due, (end, self.told, result))
-        return [(made.ts, 1, row)]
+            heapq.heappush(self.due, (end, self.known, result))
+        self.changed.append(result)
 
-    def until(self, now: int) -> list[tuple[int, int, Row]]:
+    def until(self, now: int) -> None:
         """What ends up to an instant because its time is over."""
-        changes: list[tuple[int, int, Row]] = []
         while self.due and self.due[0][0] <= now and self.due[0][0] != NEVER:
             end, _, result = heapq.heappop(self.due)
-            changes += self._over([result], end)
+            self._over([result], end)
         for number in [n for n, ts in self.left.items() if ts + self.tau < now]:
             del self.left[number]
             self.results.pop(number, None)
-        return changes
 
-    @staticmethod
-    def _over(results: Iterable[_Result], ts: int) -> list[tuple[int, int, Row]]:
-        ending = [result for result in results if not result.over]
-        for result in ending:
-            result.over = True
-        return [(ts, -1, result.row) for result in ending]
+    def _over(self, results: Iterable[_Result], ts: int) -> None:
+        for result in results:
+            if result.end == NEVER:
+                result.end = ts
+                if result.is_sent:
+                    self.changed.append(result)
+
+    def told(self, made: Made) -> None:
+        """Say what has changed in a slice that is over."""
+        for result in self.changed:
+            if result.is_sent:
+                made.ended.append((result.end, result.start, result.row))
+            elif result.end == NEVER:
+                made.open.append((result.start, result.row))
+                result.is_sent = True
+            elif result.start < result.end:
+                made.lives.append((result.start, result.end, result.row))
+        self.changed = []
 
 
 class PipelineRunner(Runner):

@@ -162,6 +162,8 @@ class AlgorithmOperator(Operator):
             cases[case] = own
             made = own.runner.take(messages.get(case, ()), sorted(begun[case]), limit)
             found += [(case, ts, ets, 1, row) for ts, ets, row in made.lives]
+            found += [(case, ts, NEVER, 1, row) for ts, row in made.open]
+            found += [(case, ts, start, -1, row) for ts, start, row in made.ended]
             found += [(case, *sent) for sent in own.outbox.sent(made.changes)]
             own.closed += made.closed
         return self._state(state, cases, horizon), Delta(self._frame(found), births)
@@ -272,7 +274,7 @@ class _JoinOperator(AlgorithmOperator):
         windows = prepared.windows or tuple(Unbounded() for _ in children)
         self.situation = Situation("join", windows, len(query.on), _constraints(query))
         # By time alone, the end of a combination is known when it begins.
-        self.retracts = self.situation.counts
+        self.retracts = self.exact_starts = self.situation.counts
         self.orders = [
             order_columns(window, own) for window, own in zip(windows, names, strict=True)
         ]

@@ -308,6 +308,19 @@ def test_some_cases_through_a_stream(spark: SparkSession):
     assert report.levels["prompt"].checked > 0
 
 
+@pytest.mark.parametrize("name", [entry.name for entry in ENTRIES if entry.count_based])
+@pytest.mark.parametrize("cut", ["", " ~1 /", " ~2 /"])
+def test_equal_rows_keep_their_own_ends(name, cut):
+    """Three equal rows, in [1,2), [1,3) and [2,3): as changes, what comes at 2 hides what goes."""
+    k = ("k decimal(4,1)",)
+    query = Source("T", *k).window(Range(2)).join(Source("R", *k).window(Rows(2)), on="k")
+    lanes = f"T(k decimal(4,1)): 1.0@0 1.0@1{cut} ~9 | R(k decimal(4,1)): 1.0@1{cut} 1.0@2 ~9"
+    case = replace(parse_lanes(lanes).case(query), output="append")
+    report = check_cases(InProcess(algorithm=name), [case])
+    assert report.conforms, [violation.verdict for violation in report.violations]
+    assert report.levels["final"].checked == 1
+
+
 @pytest.mark.parametrize("name", [entry.name for entry in ENTRIES if entry.paper == "004"])
 def test_nan_is_the_same_after_a_step(name):
     """Between steps an algorithm is bytes, and NaN does not equal itself."""

@@ -114,6 +114,16 @@ def test_paths(windows, hashed):
     judge(make, runs(query, 40, 6), ["final", "prompt", "durable"])
 
 
+@pytest.mark.parametrize("make", [mw, *ANY_WINDOWS.values()], ids=["MW", *ANY_WINDOWS])
+@pytest.mark.parametrize("time", [-(2**63) + 53, 2**63 - 31])
+def test_no_time_is_rounded(make, time):
+    """So far from 1970 a double has no place for single ticks."""
+    query = single(3, 0)
+    near = [[(at, (1, at)) for at in (time, time + 1)] for _ in range(3)]
+    found = run_all(make(query), near)
+    assert sorted(one.ts for one in found) == [time, time + 1]
+
+
 def tuples_of(query: Query, case) -> list[list[tuple[int, Row]]]:
     return [[(t.ts, t.row) for t in case[source.name]] for _, source in query.inputs]  # type: ignore[attr-defined]
 
