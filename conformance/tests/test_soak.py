@@ -5,6 +5,8 @@ in-process and 50,000 through Spark in batch; and, for `tox -e soak-streaming`, 
 punctuations in-process.
 """
 
+from collections import Counter
+
 import pytest
 
 from conformance.check import check
@@ -44,18 +46,22 @@ def test_the_step_functions_conform(part: int) -> None:
 @pytest.mark.parametrize("part", range(PUNCTUATED_PARTS))
 def test_the_step_functions_keep_promises(part: int) -> None:
     """Cases in steps with punctuations, at all levels; `check` has them for a share only."""
-    engine, judged, told = InProcess(), 0, 0
+    engine = InProcess()
+    judged: Counter[str] = Counter()
+    told: Counter[str] = Counter()
     for number, query in enumerate(bulk_queries(3_000 + part, PUNCTUATED_CASES // PER_QUERY, 1)):
         cases = bulk_runs(query, PER_QUERY, 7 * part + number, tuples=16, honest=bool(number % 2))
         expected = expectations(cases)
         for case, run, right in zip(cases, engine.run(cases), expected, strict=True):
             assert isinstance(run, Run), run
             assert not list(judge(case, run, LEVELS, right).wrong()), case
-            told += sum(len(step.punctuations) for step in run.steps)
-            judged += 1
-    print(f"\n{judged:,} cases with punctuations, {told:,} of them told")
-    assert judged == PUNCTUATED_CASES
-    assert told > judged // 2
+            told[query.op] += sum(len(step.punctuations) for step in run.steps)
+            judged[query.op] += 1
+    print(f"\n{judged.total():,} cases with punctuations, {told.total():,} told: {dict(told)}")
+    assert judged.total() == PUNCTUATED_CASES
+    assert set(judged) == set(OPERATORS)
+    for operator, cases_of_it in judged.items():
+        assert told[operator] >= cases_of_it // 20, operator
 
 
 @pytest.mark.soak
