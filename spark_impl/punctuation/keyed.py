@@ -40,7 +40,7 @@ from spark_impl.operators.base import Piece, State, seed_of, store_of
 from spark_impl.operators.join import JoinOperator
 from spark_impl.operators.leaf import SpanLeaf
 from spark_impl.plan import Plan, PlanState
-from spark_impl.punctuation.keysets import KeySpace, identified
+from spark_impl.punctuation.keysets import KeySet, KeySpace, identified
 from spark_impl.punctuation.snapshot import instant_of
 from spark_impl.store import Found, Store
 
@@ -107,6 +107,8 @@ class KeyedPromises:
         self._fresh = [_Fresh(none, none, none)] * 2
         self._gone = [none] * 2
         """By side, the keys of which no rows are needed since this step."""
+        self._kept = [-1, -1]
+        """By side, how many of its new rows the join keeps."""
 
     @property
     def heard_any(self) -> bool:
@@ -122,17 +124,18 @@ class KeyedPromises:
 
     # --- before the operators ---------------------------------------------------------------------
 
-    def late(self, n: int, rows: Frame) -> Bools:
-        """Which rows of an input break a promise of an earlier step."""
-        found = np.zeros(len(rows), np.bool_)
-        if len(rows) and (self.shut[n] or self.pending[n].segments):
-            columns = self.join.keys(n, rows)
-            keys = self.space.keys(columns)
-            found = self.shut[n].among(keys)
-            if self.pending[n].segments:
-                found |= rows["ts"] > self.limits(n, keys)
-            found &= without_null(columns, len(rows))
-        return found
+    def late(self, n: int, rows: Frame) -> Bools | None:
+        """Which rows of an input break a promise of an earlier step; None if none does."""
+        pending = bool(self.pending[n].segments)
+        if not len(rows) or not (pending or self.shut[n]):
+            return None
+        columns = self.join.keys(n, rows)
+        keys = self.space.keys(columns)
+        found = rows["ts"] > self.limits(n, keys) if pending else self.shut[n].known(keys)
+        if found is None or not bool(found.any()):
+            return None
+        found &= without_null(columns, len(rows))
+        return found if bool(found.any()) else None
 
     def limits(self, n: int, keys: Frame) -> Ints:
         """The time after which each key is not to come any more; MIN_TIME for those that are shut.
@@ -147,7 +150,9 @@ class KeyedPromises:
             earliest = np.full(identity.count, NEVER, np.int64)
             np.minimum.at(earliest, identity.ids[len(keys) :], promised["ets"])
             first = earliest[identity.ids[: len(keys)]]
-        first[self.shut[n].among(keys)] = MIN_TIME
+        shut = self.shut[n].known(keys)
+        if shut is not None:
+            first[shut] = MIN_TIME
         return first
 
     def hear(self, n: int, keys: Sequence[pa.Array], times: Ints) -> None:
@@ -156,34 +161,46 @@ class KeyedPromises:
 
     def bind(self, watermark: int | None) -> bool:
         """Find out what is shut at the end of the step; says whether anything has changed."""
-        horizon = Horizon.at(watermark)
-        changed = False
-        fresh, shut = [], []
+        before, self._kept = self.shut, [-1, -1]
+        bound = [self._bound(n, Horizon.at(watermark)) for n in SIDES]
+        fresh, self.shut = [self._none] * 2, list(before)
         for n in SIDES:
-            due, pending = self.pending[n].pop_passed(horizon)
-            heard = concat([self.pending[n].empty, *self._heard[n]])
-            at_once, later = split(heard, horizon.passed(heard["ets"], heard))
-            self.pending[n] = pending.append(later)
-            self._heard[n] = []
-            bound = concat([due, at_once])
-            changed = changed or len(heard) > 0 or len(due) > 0
-            keys, after = self.shut[n].extended(bound)
-            fresh.append(keys)
-            shut.append(after)
-        for n in SIDES:
-            now = shut[1 - n].among(fresh[n])
-            second = fresh[n].where(now)
-            before = self.shut[1 - n].among(second)
-            twice = second.where(~before) if n == 0 else self._none
-            self._fresh[n] = _Fresh(fresh[n].where(~now), second.where(before), twice)
-        self._gone = [fresh[1 - n] for n in SIDES]
-        self.shut = shut
-        return changed
+            keys = bound[n]
+            if keys is not None and len(keys):
+                fresh[n], self.shut[n] = before[n].extended(keys)
+        self._fresh = [self._sorted_out(n, fresh[n], before[1 - n]) for n in SIDES]
+        self._gone = fresh[::-1]
+        return any(own is not None for own in bound)
+
+    def _bound(self, n: int, horizon: Horizon) -> Frame | None:
+        """The promises of an input that bind since this step; None if it has made none at all."""
+        due, pending = self.pending[n].pop_passed(horizon)
+        if self._heard[n]:
+            heard, self._heard[n] = concat(self._heard[n]), []
+            now, later = split(heard, horizon.passed(heard["ets"], heard))
+            pending, due = pending.append(later), concat([due, now])
+        elif not len(due):
+            return None
+        self.pending[n] = pending
+        return due
+
+    def _sorted_out(self, n: int, fresh: Frame, others_before: KeySet) -> _Fresh:
+        """The keys that a side is shut for since this step, by what the other side is."""
+        both = self.shut[1 - n].known(fresh)
+        if both is None:
+            return _Fresh(fresh, self._none, self._none)
+        second, lone = split(fresh, both)
+        before = others_before.known(second)
+        if before is None:
+            return _Fresh(lone, self._none, second if n == 0 else self._none)
+        second, twice = split(second, before)
+        return _Fresh(lone, second, twice if n == 0 else self._none)
 
     def needed(self, n: int, rows: Frame) -> Bools | None:
         """Which rows of an input can still meet one of the other's; None if all."""
-        other = self.shut[1 - n]
-        return ~other.among(self.space.keys(self.join.keys(n, rows))) if other else None
+        idle = self.shut[1 - n].known(self.space.keys(self.join.keys(n, rows)))
+        self._kept[n] = len(rows) if idle is None else len(rows) - int(np.count_nonzero(idle))
+        return None if idle is None else ~idle
 
     # --- after them -------------------------------------------------------------------------------
 
@@ -195,18 +212,23 @@ class KeyedPromises:
         changed: list[State] = list(state)
         stores: dict[str, Piece] = {}
         for n, side in enumerate(self.join.operator.sides):
-            over = due.where(due["side"] == n) if len(due) else self._none
-            gone = concat([own.only_numbers("h") for own in (over, self._gone[n])])
+            gone = self._gone[n]
+            if len(due):
+                gone = concat([gone, due.where(due["side"] == n).only_numbers("h")])
             stores[side.name], ended = self._side(state, n, gone, instant_of(watermark))
             closed.append(ended)
         changed[self.join.root] = {**state[self.join.root], **stores}
         for n, leaf in enumerate(self.join.leaves):
             changed[leaf] = {**state[leaf], "waiting": self._awaited(changed, n)}
-        return tuple(changed), concat([keys.only_numbers("h") for keys in closed])
+        told = [keys.only_numbers("h") for keys in closed if len(keys)]
+        return tuple(changed), concat(told) if told else self._none
 
     def _side(self, state: PlanState, n: int, gone: Frame, watermark: int) -> tuple[Store, Frame]:
         """The rows of a side without those of keys that are gone or closed, and what it closes."""
         store, lone = self._store(state, n), self._fresh[n].lone
+        if len(store) == self._kept[n]:
+            # All are new, and of what is gone none were kept.
+            gone = self._none
         keys = concat([lone, gone])
         if not len(keys) or not store.segments:
             return store, lone
@@ -218,9 +240,10 @@ class KeyedPromises:
         last = ends if self.join.for_others else np.where(ends == NEVER, NEVER, ends - 1)
         over = (ends == MIN_TIME) | (last <= watermark)
         self._ask(lone.with_numbers(ets=last).where(~over), n)
-        goes = np.append(over, np.ones(len(gone), np.bool_))
-        found = Found(store.empty, question, places).places_where(goes[question])
-        return store.drop(found), lone.where(over)
+        goes = np.append(over, np.ones(len(gone), np.bool_))[question]
+        if bool(goes.any()):
+            store = store.drop(Found(store.empty, question, places).places_where(goes))
+        return store, lone.where(over)
 
     def _store(self, state: Sequence[State], n: int) -> Store:
         return store_of(state[self.join.root], self.join.operator.sides[n].name)
@@ -250,7 +273,7 @@ class KeyedPromises:
         """Where a store of the join has rows with these keys, and which key each has."""
         seed = seed_of(state[self.join.root])
         if seed == 0 and self.space.is_ranged:
-            return store.locate(keys["h"])
+            return store.locate(keys["h"], once=True)
         columns = self.space.columns(keys)
         question, places = store.locate(hash_columns(columns, seed, len(keys)))
         found = Found(store.rows_at(places), question, places)

@@ -283,7 +283,7 @@ class Keeper:
         late = 0
         if self.keyed is not None:
             broken = self.keyed.late(self.stage.side_of[number], rows)
-            if bool(broken.any()):
+            if broken is not None:
                 late = int(np.count_nonzero(broken))
                 self._refuse(number, rows, broken)
                 rows = rows.where(~broken)
@@ -297,7 +297,7 @@ class Keeper:
                 seen = _Seen(rows, promised, lost, self.lead)
             self._note(number, seen)
             rows = rows.where(self._worth_a_look(number, seen))
-        return rows.with_columns(rows.columns[:width]), late
+        return rows if len(rows.columns) == width else rows.with_columns(rows.columns[:width]), late
 
     def _in_time(self, number: int, rows: Frame, seen: _Seen) -> Bools:
         spec = self.spec.inputs[number]
@@ -379,7 +379,8 @@ class Keeper:
         if place is None:
             return None if len(promises) else []
         named = promises.naming(place)
-        found = [([pa.array(named.cases)][: self.lead], named.values, named.times)]
+        cases = [pa.array(named.cases)] if self.lead else []
+        found = [(cases, named.values, named.times)]
         if len(named.places) < len(promises):
             type_ = self.stage.keyed_join.schema[-1].type.arrow
             left = np.delete(np.arange(len(promises)), named.places)
