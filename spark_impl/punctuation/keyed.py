@@ -107,8 +107,8 @@ class KeyedPromises:
         self._fresh = [_Fresh(none, none, none)] * 2
         self._gone = [none] * 2
         """By side, the keys of which no rows are needed since this step."""
-        self._kept = [-1, -1]
-        """By side, how many of its new rows the join keeps."""
+        self._watermark: int | None = None
+        self._settled = _Settled(self.open, none)
 
     @property
     def heard_any(self) -> bool:
@@ -161,8 +161,9 @@ class KeyedPromises:
 
     def bind(self, watermark: int | None) -> bool:
         """Find out what is shut at the end of the step; says whether anything has changed."""
-        before, self._kept = self.shut, [-1, -1]
+        self._watermark = watermark
         bound = [self._bound(n, Horizon.at(watermark)) for n in SIDES]
+        before = self.shut
         fresh, self.shut = [self._none] * 2, list(before)
         for n in SIDES:
             keys = bound[n]
@@ -196,82 +197,88 @@ class KeyedPromises:
         second, twice = split(second, before)
         return _Fresh(lone, second, twice if n == 0 else self._none)
 
-    def needed(self, n: int, rows: Frame) -> Bools | None:
-        """Which rows of an input can still meet one of the other's; None if all."""
-        idle = self.shut[1 - n].known(self.space.keys(self.join.keys(n, rows)))
-        self._kept[n] = len(rows) if idle is None else len(rows) - int(np.count_nonzero(idle))
-        return None if idle is None else ~idle
+    # --- while the join takes its step ------------------------------------------------------------
 
-    # --- after them -------------------------------------------------------------------------------
+    def kept(self, seed: int, old: Sequence[Store], new: Sequence[Frame]) -> Sequence[Store]:
+        """The rows of both sides without what nothing can need; see `Keeping`.
 
-    def settle(self, state: PlanState, watermark: int | None) -> tuple[PlanState, Frame]:
-        """The state without what nothing can need, and the keys that are closed since."""
-        due, self.open = self.open.pop_passed(Horizon.at(watermark))
+        It comes before the pairs are made: these are many, and nothing is at hand after them.
+        """
+        due, open_ = self.open.pop_passed(Horizon.at(self._watermark))
         second = concat([own.second for own in self._fresh])
-        closed = [due, self._fresh[0].twice, self._no_longer_open(second)]
-        changed: list[State] = list(state)
-        stores: dict[str, Piece] = {}
-        for n, side in enumerate(self.join.operator.sides):
+        open_, answered = self._no_longer_open(open_, second)
+        closed = [due, self._fresh[0].twice, answered]
+        stores = []
+        for n in SIDES:
             gone = self._gone[n]
             if len(due):
                 gone = concat([gone, due.where(due["side"] == n).only_numbers("h")])
-            stores[side.name], ended = self._side(state, n, gone, instant_of(watermark))
+            idle = self.shut[1 - n].known(self.space.keys(self.join.keys(n, new[n])))
+            store = old[n].append(new[n] if idle is None else new[n].where(~idle))
+            # Of what is gone no new rows were kept.
+            store, ended, asked = self._side(
+                store, seed, n, gone if old[n].segments else self._none
+            )
+            open_ = open_.append(asked)
+            stores.append(store)
             closed.append(ended)
-        changed[self.join.root] = {**state[self.join.root], **stores}
-        for n, leaf in enumerate(self.join.leaves):
-            changed[leaf] = {**state[leaf], "waiting": self._awaited(changed, n)}
         told = [keys.only_numbers("h") for keys in closed if len(keys)]
-        return tuple(changed), concat(told) if told else self._none
+        self._settled = _Settled(open_, concat(told) if told else self._none)
+        return stores
 
-    def _side(self, state: PlanState, n: int, gone: Frame, watermark: int) -> tuple[Store, Frame]:
-        """The rows of a side without those of keys that are gone or closed, and what it closes."""
-        store, lone = self._store(state, n), self._fresh[n].lone
-        if len(store) == self._kept[n]:
-            # All are new, and of what is gone none were kept.
-            gone = self._none
+    def _side(self, store: Store, seed: int, n: int, gone: Frame) -> tuple[Store, Frame, Frame]:
+        """The rows of a side without those of keys that are gone or closed.
+
+        Also the keys that it closes, and those of which there is more to come until an instant.
+        """
+        lone = self._fresh[n].lone
         keys = concat([lone, gone])
         if not len(keys) or not store.segments:
-            return store, lone
-        question, places = self._rows_with(store, state, n, keys)
+            return store, lone, self.open.empty
+        question, places = self._rows_with(store, seed, n, keys)
         if not len(question):
-            return store, lone
+            return store, lone, self.open.empty
         ends = _latest(store, question, places, len(keys))[: len(lone)]
         # A new row of the other side starts after the watermark.
         last = ends if self.join.for_others else np.where(ends == NEVER, NEVER, ends - 1)
-        over = (ends == MIN_TIME) | (last <= watermark)
-        self._ask(lone.with_numbers(ets=last).where(~over), n)
+        over = (ends == MIN_TIME) | (last <= instant_of(self._watermark))
         goes = np.append(over, np.ones(len(gone), np.bool_))[question]
         if bool(goes.any()):
             store = store.drop(Found(store.empty, question, places).places_where(goes))
-        return store, lone.where(over)
+        side = np.full(len(lone), n, np.int64)
+        asked = lone.with_numbers(ets=last, side=side).where(~over)
+        return store, lone.where(over), asked
+
+    # --- after it ---------------------------------------------------------------------------------
+
+    def settle(self, state: PlanState) -> tuple[PlanState, Frame]:
+        """The state without what nothing can need, and the keys that are closed since."""
+        settled, self.open = self._settled, self._settled.open
+        changed: list[State] = list(state)
+        for n, leaf in enumerate(self.join.leaves):
+            changed[leaf] = {**state[leaf], "waiting": self._awaited(state, n)}
+        return tuple(changed), settled.closed
 
     def _store(self, state: Sequence[State], n: int) -> Store:
         return store_of(state[self.join.root], self.join.operator.sides[n].name)
 
-    def _ask(self, keys: Frame, n: int) -> None:
-        """There is more to come of keys that a side is shut for, until an instant."""
-        if len(keys):
-            self.open = self.open.append(keys.with_numbers(side=np.full(len(keys), n, np.int64)))
-
-    def _no_longer_open(self, keys: Frame) -> Frame:
-        """The keys that were open until now, of some that both sides are shut for."""
-        if not len(keys) or not self.open.segments:
-            return self._none
-        question, places = self.open.locate(keys["h"])
-        found = Found(self.open.empty, question, places)
+    def _no_longer_open(self, open_: Store, keys: Frame) -> tuple[Store, Frame]:
+        """The keys that were open until now, of some that both sides are shut for, and the rest."""
+        if not len(keys) or not open_.segments:
+            return open_, self._none
+        question, places = open_.locate(keys["h"], once=True)
+        found = Found(open_.empty, question, places)
         if len(question) and not self.space.is_ranged:
-            rows = self.open.rows_at(places)
+            rows = open_.rows_at(places)
             found = Found(rows, question, places).only(
                 _same_keys(rows.columns, keys.columns, question)
             )
-        self.open = self.open.drop(found)
-        return keys.take(found.question)
+        return open_.drop(found), keys.take(found.question)
 
     def _rows_with(
-        self, store: Store, state: Sequence[State], n: int, keys: Frame
+        self, store: Store, seed: int, n: int, keys: Frame
     ) -> tuple[Ints, tuple[Ints, ...]]:
         """Where a store of the join has rows with these keys, and which key each has."""
-        seed = seed_of(state[self.join.root])
         if seed == 0 and self.space.is_ranged:
             return store.locate(keys["h"], once=True)
         columns = self.space.columns(keys)
@@ -285,7 +292,7 @@ class KeyedPromises:
         store = store_of(state[self.join.leaves[n]], "waiting")
         if not store.segments or not self.shut[1 - n]:
             return store
-        places = []
+        places, seed = [], seed_of(state[self.join.root])
         for segment in store.segments:
             held = np.arange(segment.start, len(segment.frame))
             held = held[segment.is_held(held)]
@@ -294,11 +301,19 @@ class KeyedPromises:
             doubtful = self.shut[1 - n].among(keys)
             doubtful &= without_null(self.join.keys(n, rows), len(rows))
             keys, other = keys.where(doubtful), self._store(state, 1 - n)
-            ends = _latest(other, *self._rows_with(other, state, 1 - n, keys), len(keys))
+            ends = _latest(other, *self._rows_with(other, seed, 1 - n, keys), len(keys))
             places.append(held[doubtful][ends <= rows["ets"][doubtful]])
         if not any(map(len, places)):
             return store
         return store.drop(Found(store.empty, np.empty(0, np.int64), tuple(places)))
+
+
+@dataclass(frozen=True)
+class _Settled:
+    """What the last attempt at a step has found."""
+
+    open: Store
+    closed: Frame
 
 
 @dataclass(frozen=True)

@@ -218,10 +218,11 @@ class Keeper:
             state, delta = plan.take(state, taken, horizon)
             return self._settle(state, delta.rows, watermark)
         self.changed = self.keyed.bind(watermark) or self.changed
-        state, delta = plan.take(state, taken, horizon, self.keyed.needed)
         if not self.keyed.heard_any:
+            state, delta = plan.take(state, taken, horizon)
             return state, [delta.rows]
-        state, closed = self.keyed.settle(state, watermark)
+        state, delta = plan.take(state, taken, horizon, self.keyed.kept)
+        state, closed = self.keyed.settle(state)
         if not len(closed):
             return state, [delta.rows]
         self.changed = True
