@@ -208,23 +208,34 @@ class KeyedPromises:
         second = concat([own.second for own in self._fresh])
         open_, answered = self._no_longer_open(open_, second)
         closed = [due, self._fresh[0].twice, answered]
-        stores = []
+        stores, asked = [], []
         for n in SIDES:
-            gone = self._gone[n]
-            if len(due):
-                gone = concat([gone, due.where(due["side"] == n).only_numbers("h")])
-            idle = self.shut[1 - n].known(self.space.keys(self.join.keys(n, new[n])))
-            store = old[n].append(new[n] if idle is None else new[n].where(~idle))
-            # Of what is gone no new rows were kept.
-            store, ended, asked = self._side(
-                store, seed, n, gone if old[n].segments else self._none
-            )
-            open_ = open_.append(asked)
+            rows = new[n]
+            idle = self.shut[1 - n].known(self._keys_of(n, rows, seed))
+            store = old[n].append(rows if idle is None else rows.where(~idle))
+            gone = self._none
+            if old[n].segments:  # Of new rows no such were kept.
+                gone = self._gone[n]
+                if len(due):
+                    gone = concat([gone, due.where(due["side"] == n).only_numbers("h")])
+            store, ended, more = self._side(store, seed, n, gone)
             stores.append(store)
             closed.append(ended)
+            asked.append(more)
         told = [keys.only_numbers("h") for keys in closed if len(keys)]
-        self._settled = _Settled(open_, concat(told) if told else self._none)
+        self._settled = _Settled(open_.append(concat(asked)), concat(told) if told else self._none)
         return stores
+
+    @property
+    def closed(self) -> Frame:
+        """The keys that are closed since this step."""
+        return self._settled.closed
+
+    def _keys_of(self, n: int, rows: Frame, seed: int) -> Frame:
+        """The keys of rows that the join has hashed."""
+        if seed == 0 and self.space.is_ranged:
+            return Frame([], {"h": rows["h"]}, len(rows))
+        return self.space.keys(self.join.keys(n, rows))
 
     def _side(self, store: Store, seed: int, n: int, gone: Frame) -> tuple[Store, Frame, Frame]:
         """The rows of a side without those of keys that are gone or closed.
@@ -235,7 +246,7 @@ class KeyedPromises:
         keys = concat([lone, gone])
         if not len(keys) or not store.segments:
             return store, lone, self.open.empty
-        question, places = self._rows_with(store, seed, n, keys)
+        question, places = self._rows_with(store, seed, n, keys, once=True)
         if not len(question):
             return store, lone, self.open.empty
         ends = _latest(store, question, places, len(keys))[: len(lone)]
@@ -251,13 +262,14 @@ class KeyedPromises:
 
     # --- after it ---------------------------------------------------------------------------------
 
-    def settle(self, state: PlanState) -> tuple[PlanState, Frame]:
-        """The state without what nothing can need, and the keys that are closed since."""
-        settled, self.open = self._settled, self._settled.open
+    def settle(self, state: PlanState) -> PlanState:
+        """The state without tuples that wait for nothing."""
+        self.open = self._settled.open
         changed: list[State] = list(state)
         for n, leaf in enumerate(self.join.leaves):
-            changed[leaf] = {**state[leaf], "waiting": self._awaited(state, n)}
-        return tuple(changed), settled.closed
+            if store_of(state[leaf], "waiting").segments:
+                changed[leaf] = {**state[leaf], "waiting": self._awaited(state, n)}
+        return tuple(changed)
 
     def _store(self, state: Sequence[State], n: int) -> Store:
         return store_of(state[self.join.root], self.join.operator.sides[n].name)
@@ -276,11 +288,14 @@ class KeyedPromises:
         return open_.drop(found), keys.take(found.question)
 
     def _rows_with(
-        self, store: Store, seed: int, n: int, keys: Frame
+        self, store: Store, seed: int, n: int, keys: Frame, once: bool = False
     ) -> tuple[Ints, tuple[Ints, ...]]:
-        """Where a store of the join has rows with these keys, and which key each has."""
+        """Where a store of the join has rows with these keys, and which key each has.
+
+        With `once` each key is asked for but once, or it is all the same which one is answered.
+        """
         if seed == 0 and self.space.is_ranged:
-            return store.locate(keys["h"], once=True)
+            return store.locate(keys["h"], once=once)
         columns = self.space.columns(keys)
         question, places = store.locate(hash_columns(columns, seed, len(keys)))
         found = Found(store.rows_at(places), question, places)
