@@ -137,6 +137,12 @@ class RangedKeys(KeySet):
     def __bool__(self) -> bool:
         return bool(self._base.segments) or len(self._recent) > 0
 
+    @cached_property
+    def _top(self) -> int:
+        """The last number; there must be one."""
+        levels = (*(own.frame for own in self._base.segments), self._recent)
+        return max(int(own["high"][-1]) for own in levels if len(own))
+
     def ranges(self) -> Frame:
         """All of them, in order, as few as there can be."""
         return _together([*(own.frame for own in self._base.segments), self._recent])
@@ -145,7 +151,10 @@ class RangedKeys(KeySet):
         numbers = keys["h"]
         if not len(numbers) or not self:
             return None
-        return self._inside(numbers, int(numbers.min()), int(numbers.max()))
+        least = int(numbers.min())
+        if least > self._top:
+            return None
+        return self._inside(numbers, least, int(numbers.max()))
 
     def _inside(self, numbers: Ints, least: int, most: int) -> Bools | None:
         """Which numbers, all between the two, are in the set; None if none is."""
