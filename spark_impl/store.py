@@ -54,6 +54,37 @@ class Segment:
                 self.indexes[name] = (hashes[order], order)
         return self.indexes[name]
 
+    def looked_up(self, hashes: Ints, name: str) -> tuple[Ints, Ints]:
+        """By the index: the questions that rows answer, which are hashes, and where these are."""
+        known, order = self.index(name)
+        first = np.searchsorted(known, hashes, side="left")
+        hit = np.flatnonzero(known[np.minimum(first, len(known) - 1)] == hashes)
+        if not len(hit):
+            return _NOWHERE, _NOWHERE
+        stop = np.searchsorted(known, hashes[hit], side="right")
+        question, at = expand_ranges(first[hit], stop)
+        return hit[question], order[at]
+
+    def looked_through(self, hashes: Ints, name: str) -> tuple[Ints, Ints] | None:
+        """The same without the index, if it is not there and the hashes are near each other.
+
+        If a hash is asked for twice, only one of the questions is answered.
+        """
+        if name in self.indexes or not len(hashes):
+            return None
+        least = int(hashes.min())
+        span = int(hashes.max()) - least + 1
+        if span > 4 * len(self.frame) + 1024:
+            return None
+        asked = np.full(span, -1, np.int64)
+        asked[hashes - least] = np.arange(len(hashes))
+        # As unsigned numbers, what is before the least comes after all others.
+        place = (self.frame[name] - np.int64(least)).view(np.uint64)
+        near = np.flatnonzero(place < np.uint64(span))
+        question = asked[place[near].view(np.int64)]
+        hit = question >= 0
+        return question[hit], near[hit]
+
     def rows(self) -> Frame:
         """The rows that are held."""
         if self.alive is None:
@@ -126,22 +157,22 @@ class Store:
         question, places = self.locate(hashes, index)
         return Found(self.rows_at(places), question, places)
 
-    def locate(self, hashes: Ints, index: str = "h") -> tuple[Ints, tuple[Ints, ...]]:
-        """Where the rows are that have one of these hashes, and for which question each is."""
+    def locate(
+        self, hashes: Ints, index: str = "h", once: bool = False
+    ) -> tuple[Ints, tuple[Ints, ...]]:
+        """Where the rows are that have one of these hashes, and for which question each is.
+
+        With `once` no index is made for it where the rows can be looked through as fast.
+        """
         questions, places = [_NOWHERE], []
         for segment in self.segments:
-            known, order = segment.index(index)
-            first = np.searchsorted(known, hashes, side="left")
-            hit = np.flatnonzero(known[np.minimum(first, len(known) - 1)] == hashes)
-            if not len(hit):
-                places.append(_NOWHERE)
-                continue
-            stop = np.searchsorted(known, hashes[hit], side="right")
-            question, at = expand_ranges(first[hit], stop)
-            question, positions = hit[question], order[at]
-            held = segment.is_held(positions)
-            questions.append(question[held])
-            places.append(positions[held])
+            found = segment.looked_through(hashes, index) if once else None
+            question, positions = found or segment.looked_up(hashes, index)
+            if len(positions):
+                held = segment.is_held(positions)
+                question, positions = question[held], positions[held]
+                questions.append(question)
+            places.append(positions)
         return np.concatenate(questions), tuple(places)
 
     def rows_at(self, places: Sequence[Ints]) -> Frame:

@@ -46,8 +46,9 @@ from spark_impl.store import Store
 SIDES = ("left", "right")
 FEW_HELD = 4
 """If so many times as many rows arrive as are held, they are held against all of these."""
-Needed: TypeAlias = Callable[[int, Frame], Bools | None]
-"""Which new rows of an input are needed after the step; None for all."""
+Keeping: TypeAlias = Callable[[int, Sequence[Store], Sequence[Frame]], Sequence[Store]]
+"""What is needed after the step of the seed, of the rows of both sides that are held and live on,
+and of those that are new. It is asked again if a step is taken again with another seed."""
 
 
 @dataclass(frozen=True)
@@ -147,17 +148,17 @@ class JoinOperator(HashedOperator):
         return {"seed": 0, **{side.name: Store(side.empty()) for side in self.sides}}
 
     def step_keeping(
-        self, state: State, inputs: Sequence[Delta], horizon: Horizon, needed: Needed
+        self, state: State, inputs: Sequence[Delta], horizon: Horizon, keeping: Keeping
     ) -> tuple[State, Delta]:
-        """A step that keeps only such rows of those that are new as are needed afterwards."""
-        return self.tried(state, lambda own: self.attempt(own, inputs, horizon, needed))
+        """A step that keeps only such rows as are needed afterwards."""
+        return self.tried(state, lambda own: self.attempt(own, inputs, horizon, keeping))
 
     def attempt(
         self,
         state: State,
         inputs: Sequence[Delta],
         horizon: Horizon,
-        needed: Needed | None = None,
+        keeping: Keeping | None = None,
     ) -> tuple[State, Delta]:
         seed = seed_of(state)
         births = merged_births(inputs)
@@ -177,13 +178,17 @@ class JoinOperator(HashedOperator):
         for n, side in enumerate(self.sides):
             live = self._meeting(stores[n], touched)
             slices.append(self._slice(side, ended[n], retracted[n], live, fresh[n]))
-        kept = {}
-        for n, side in enumerate(self.sides):
-            lasting = self._lasting(side, fresh[n], horizon, seed)
-            mask = None if needed is None else needed(n, lasting)
-            kept[side.name] = stores[n].append(lasting if mask is None else lasting.where(mask))
+        lasting = [
+            self._lasting(side, new, horizon, seed)
+            for side, new in zip(self.sides, fresh, strict=True)
+        ]
+        if keeping is None:
+            kept = [store.append(new) for store, new in zip(stores, lasting, strict=True)]
+        else:
+            kept = list(keeping(seed, stores, lasting))
         rows = self._pairs(slices, horizon)
-        return {"seed": seed, **kept}, Delta(rows, births)
+        after = {side.name: store for side, store in zip(self.sides, kept, strict=True)}
+        return {"seed": seed, **after}, Delta(rows, births)
 
     @staticmethod
     def _meeting(store: Store, touched: Sequence[Ints]) -> Frame:

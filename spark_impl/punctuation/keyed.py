@@ -40,7 +40,7 @@ from spark_impl.operators.base import Piece, State, seed_of, store_of
 from spark_impl.operators.join import JoinOperator
 from spark_impl.operators.leaf import SpanLeaf
 from spark_impl.plan import Plan, PlanState
-from spark_impl.punctuation.keysets import KeySpace, identified
+from spark_impl.punctuation.keysets import KeySet, KeySpace, identified
 from spark_impl.punctuation.snapshot import instant_of
 from spark_impl.store import Found, Store
 
@@ -107,6 +107,8 @@ class KeyedPromises:
         self._fresh = [_Fresh(none, none, none)] * 2
         self._gone = [none] * 2
         """By side, the keys of which no rows are needed since this step."""
+        self._watermark: int | None = None
+        self._settled = _Settled(self.open, none)
 
     @property
     def heard_any(self) -> bool:
@@ -122,17 +124,18 @@ class KeyedPromises:
 
     # --- before the operators ---------------------------------------------------------------------
 
-    def late(self, n: int, rows: Frame) -> Bools:
-        """Which rows of an input break a promise of an earlier step."""
-        found = np.zeros(len(rows), np.bool_)
-        if len(rows) and (self.shut[n] or self.pending[n].segments):
-            columns = self.join.keys(n, rows)
-            keys = self.space.keys(columns)
-            found = self.shut[n].among(keys)
-            if self.pending[n].segments:
-                found |= rows["ts"] > self.limits(n, keys)
-            found &= without_null(columns, len(rows))
-        return found
+    def late(self, n: int, rows: Frame) -> Bools | None:
+        """Which rows of an input break a promise of an earlier step; None if none does."""
+        pending = bool(self.pending[n].segments)
+        if not len(rows) or not (pending or self.shut[n]):
+            return None
+        columns = self.join.keys(n, rows)
+        keys = self.space.keys(columns)
+        found = rows["ts"] > self.limits(n, keys) if pending else self.shut[n].known(keys)
+        if found is None or not bool(found.any()):
+            return None
+        found &= without_null(columns, len(rows))
+        return found if bool(found.any()) else None
 
     def limits(self, n: int, keys: Frame) -> Ints:
         """The time after which each key is not to come any more; MIN_TIME for those that are shut.
@@ -147,7 +150,9 @@ class KeyedPromises:
             earliest = np.full(identity.count, NEVER, np.int64)
             np.minimum.at(earliest, identity.ids[len(keys) :], promised["ets"])
             first = earliest[identity.ids[: len(keys)]]
-        first[self.shut[n].among(keys)] = MIN_TIME
+        shut = self.shut[n].known(keys)
+        if shut is not None:
+            first[shut] = MIN_TIME
         return first
 
     def hear(self, n: int, keys: Sequence[pa.Array], times: Ints) -> None:
@@ -156,101 +161,141 @@ class KeyedPromises:
 
     def bind(self, watermark: int | None) -> bool:
         """Find out what is shut at the end of the step; says whether anything has changed."""
-        horizon = Horizon.at(watermark)
-        changed = False
-        fresh, shut = [], []
+        self._watermark = watermark
+        bound = [self._bound(n, Horizon.at(watermark)) for n in SIDES]
+        before = self.shut
+        fresh, self.shut = [self._none] * 2, list(before)
         for n in SIDES:
-            due, pending = self.pending[n].pop_passed(horizon)
-            heard = concat([self.pending[n].empty, *self._heard[n]])
-            at_once, later = split(heard, horizon.passed(heard["ets"], heard))
-            self.pending[n] = pending.append(later)
-            self._heard[n] = []
-            bound = concat([due, at_once])
-            changed = changed or len(heard) > 0 or len(due) > 0
-            keys, after = self.shut[n].extended(bound)
-            fresh.append(keys)
-            shut.append(after)
-        for n in SIDES:
-            now = shut[1 - n].among(fresh[n])
-            second = fresh[n].where(now)
-            before = self.shut[1 - n].among(second)
-            twice = second.where(~before) if n == 0 else self._none
-            self._fresh[n] = _Fresh(fresh[n].where(~now), second.where(before), twice)
-        self._gone = [fresh[1 - n] for n in SIDES]
-        self.shut = shut
-        return changed
+            keys = bound[n]
+            if keys is not None and len(keys):
+                fresh[n], self.shut[n] = before[n].extended(keys)
+        self._fresh = [self._sorted_out(n, fresh[n], before[1 - n]) for n in SIDES]
+        self._gone = fresh[::-1]
+        return any(own is not None for own in bound)
 
-    def needed(self, n: int, rows: Frame) -> Bools | None:
-        """Which rows of an input can still meet one of the other's; None if all."""
-        other = self.shut[1 - n]
-        return ~other.among(self.space.keys(self.join.keys(n, rows))) if other else None
+    def _bound(self, n: int, horizon: Horizon) -> Frame | None:
+        """The promises of an input that bind since this step; None if it has made none at all."""
+        due, pending = self.pending[n].pop_passed(horizon)
+        if self._heard[n]:
+            heard, self._heard[n] = concat(self._heard[n]), []
+            now, later = split(heard, horizon.passed(heard["ets"], heard))
+            pending, due = pending.append(later), concat([due, now])
+        elif not len(due):
+            return None
+        self.pending[n] = pending
+        return due
 
-    # --- after them -------------------------------------------------------------------------------
+    def _sorted_out(self, n: int, fresh: Frame, others_before: KeySet) -> _Fresh:
+        """The keys that a side is shut for since this step, by what the other side is."""
+        both = self.shut[1 - n].known(fresh)
+        if both is None:
+            return _Fresh(fresh, self._none, self._none)
+        second, lone = split(fresh, both)
+        before = others_before.known(second)
+        if before is None:
+            return _Fresh(lone, self._none, second if n == 0 else self._none)
+        second, twice = split(second, before)
+        return _Fresh(lone, second, twice if n == 0 else self._none)
 
-    def settle(self, state: PlanState, watermark: int | None) -> tuple[PlanState, Frame]:
-        """The state without what nothing can need, and the keys that are closed since."""
-        due, self.open = self.open.pop_passed(Horizon.at(watermark))
+    # --- while the join takes its step ------------------------------------------------------------
+
+    def kept(self, seed: int, old: Sequence[Store], new: Sequence[Frame]) -> Sequence[Store]:
+        """The rows of both sides without what nothing can need; see `Keeping`.
+
+        It comes before the pairs are made: these are many, and nothing is at hand after them.
+        """
+        due, open_ = self.open.pop_passed(Horizon.at(self._watermark))
         second = concat([own.second for own in self._fresh])
-        closed = [due, self._fresh[0].twice, self._no_longer_open(second)]
-        changed: list[State] = list(state)
-        stores: dict[str, Piece] = {}
-        for n, side in enumerate(self.join.operator.sides):
-            over = due.where(due["side"] == n) if len(due) else self._none
-            gone = concat([own.only_numbers("h") for own in (over, self._gone[n])])
-            stores[side.name], ended = self._side(state, n, gone, instant_of(watermark))
+        open_, answered = self._no_longer_open(open_, second)
+        closed = [due, self._fresh[0].twice, answered]
+        stores, asked = [], []
+        for n in SIDES:
+            rows = new[n]
+            idle = self.shut[1 - n].known(self._keys_of(n, rows, seed))
+            store = old[n].append(rows if idle is None else rows.where(~idle))
+            gone = self._none
+            if old[n].segments:  # Of new rows no such were kept.
+                gone = self._gone[n]
+                if len(due):
+                    gone = concat([gone, due.where(due["side"] == n).only_numbers("h")])
+            store, ended, more = self._side(store, seed, n, gone)
+            stores.append(store)
             closed.append(ended)
-        changed[self.join.root] = {**state[self.join.root], **stores}
-        for n, leaf in enumerate(self.join.leaves):
-            changed[leaf] = {**state[leaf], "waiting": self._awaited(changed, n)}
-        return tuple(changed), concat([keys.only_numbers("h") for keys in closed])
+            asked.append(more)
+        told = [keys.only_numbers("h") for keys in closed if len(keys)]
+        self._settled = _Settled(open_.append(concat(asked)), concat(told) if told else self._none)
+        return stores
 
-    def _side(self, state: PlanState, n: int, gone: Frame, watermark: int) -> tuple[Store, Frame]:
-        """The rows of a side without those of keys that are gone or closed, and what it closes."""
-        store, lone = self._store(state, n), self._fresh[n].lone
+    @property
+    def closed(self) -> Frame:
+        """The keys that are closed since this step."""
+        return self._settled.closed
+
+    def _keys_of(self, n: int, rows: Frame, seed: int) -> Frame:
+        """The keys of rows that the join has hashed."""
+        if seed == 0 and self.space.is_ranged:
+            return Frame([], {"h": rows["h"]}, len(rows))
+        return self.space.keys(self.join.keys(n, rows))
+
+    def _side(self, store: Store, seed: int, n: int, gone: Frame) -> tuple[Store, Frame, Frame]:
+        """The rows of a side without those of keys that are gone or closed.
+
+        Also the keys that it closes, and those of which there is more to come until an instant.
+        """
+        lone = self._fresh[n].lone
         keys = concat([lone, gone])
         if not len(keys) or not store.segments:
-            return store, lone
-        question, places = self._rows_with(store, state, n, keys)
+            return store, lone, self.open.empty
+        question, places = self._rows_with(store, seed, n, keys, once=True)
         if not len(question):
-            return store, lone
+            return store, lone, self.open.empty
         ends = _latest(store, question, places, len(keys))[: len(lone)]
         # A new row of the other side starts after the watermark.
         last = ends if self.join.for_others else np.where(ends == NEVER, NEVER, ends - 1)
-        over = (ends == MIN_TIME) | (last <= watermark)
-        self._ask(lone.with_numbers(ets=last).where(~over), n)
-        goes = np.append(over, np.ones(len(gone), np.bool_))
-        found = Found(store.empty, question, places).places_where(goes[question])
-        return store.drop(found), lone.where(over)
+        over = (ends == MIN_TIME) | (last <= instant_of(self._watermark))
+        goes = np.append(over, np.ones(len(gone), np.bool_))[question]
+        if bool(goes.any()):
+            store = store.drop(Found(store.empty, question, places).places_where(goes))
+        side = np.full(len(lone), n, np.int64)
+        asked = lone.with_numbers(ets=last, side=side).where(~over)
+        return store, lone.where(over), asked
+
+    # --- after it ---------------------------------------------------------------------------------
+
+    def settle(self, state: PlanState) -> PlanState:
+        """The state without tuples that wait for nothing."""
+        self.open = self._settled.open
+        changed: list[State] = list(state)
+        for n, leaf in enumerate(self.join.leaves):
+            if store_of(state[leaf], "waiting").segments:
+                changed[leaf] = {**state[leaf], "waiting": self._awaited(state, n)}
+        return tuple(changed)
 
     def _store(self, state: Sequence[State], n: int) -> Store:
         return store_of(state[self.join.root], self.join.operator.sides[n].name)
 
-    def _ask(self, keys: Frame, n: int) -> None:
-        """There is more to come of keys that a side is shut for, until an instant."""
-        if len(keys):
-            self.open = self.open.append(keys.with_numbers(side=np.full(len(keys), n, np.int64)))
-
-    def _no_longer_open(self, keys: Frame) -> Frame:
-        """The keys that were open until now, of some that both sides are shut for."""
-        if not len(keys) or not self.open.segments:
-            return self._none
-        question, places = self.open.locate(keys["h"])
-        found = Found(self.open.empty, question, places)
+    def _no_longer_open(self, open_: Store, keys: Frame) -> tuple[Store, Frame]:
+        """The keys that were open until now, of some that both sides are shut for, and the rest."""
+        if not len(keys) or not open_.segments:
+            return open_, self._none
+        question, places = open_.locate(keys["h"], once=True)
+        found = Found(open_.empty, question, places)
         if len(question) and not self.space.is_ranged:
-            rows = self.open.rows_at(places)
+            rows = open_.rows_at(places)
             found = Found(rows, question, places).only(
                 _same_keys(rows.columns, keys.columns, question)
             )
-        self.open = self.open.drop(found)
-        return keys.take(found.question)
+        return open_.drop(found), keys.take(found.question)
 
     def _rows_with(
-        self, store: Store, state: Sequence[State], n: int, keys: Frame
+        self, store: Store, seed: int, n: int, keys: Frame, once: bool = False
     ) -> tuple[Ints, tuple[Ints, ...]]:
-        """Where a store of the join has rows with these keys, and which key each has."""
-        seed = seed_of(state[self.join.root])
+        """Where a store of the join has rows with these keys, and which key each has.
+
+        With `once` each key is asked for but once, or it is all the same which one is answered.
+        """
         if seed == 0 and self.space.is_ranged:
-            return store.locate(keys["h"])
+            return store.locate(keys["h"], once=once)
         columns = self.space.columns(keys)
         question, places = store.locate(hash_columns(columns, seed, len(keys)))
         found = Found(store.rows_at(places), question, places)
@@ -262,7 +307,7 @@ class KeyedPromises:
         store = store_of(state[self.join.leaves[n]], "waiting")
         if not store.segments or not self.shut[1 - n]:
             return store
-        places = []
+        places, seed = [], seed_of(state[self.join.root])
         for segment in store.segments:
             held = np.arange(segment.start, len(segment.frame))
             held = held[segment.is_held(held)]
@@ -271,11 +316,19 @@ class KeyedPromises:
             doubtful = self.shut[1 - n].among(keys)
             doubtful &= without_null(self.join.keys(n, rows), len(rows))
             keys, other = keys.where(doubtful), self._store(state, 1 - n)
-            ends = _latest(other, *self._rows_with(other, state, 1 - n, keys), len(keys))
+            ends = _latest(other, *self._rows_with(other, seed, 1 - n, keys), len(keys))
             places.append(held[doubtful][ends <= rows["ets"][doubtful]])
         if not any(map(len, places)):
             return store
         return store.drop(Found(store.empty, np.empty(0, np.int64), tuple(places)))
+
+
+@dataclass(frozen=True)
+class _Settled:
+    """What the last attempt at a step has found."""
+
+    open: Store
+    closed: Frame
 
 
 @dataclass(frozen=True)

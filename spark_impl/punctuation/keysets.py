@@ -97,9 +97,14 @@ class KeySet(ABC):
     @abstractmethod
     def __bool__(self) -> bool: ...
 
-    @abstractmethod
     def among(self, keys: Frame) -> Bools:
         """Which of these keys are in the set."""
+        found = self.known(keys)
+        return np.zeros(len(keys), np.bool_) if found is None else found
+
+    @abstractmethod
+    def known(self, keys: Frame) -> Bools | None:
+        """The same, or None if it is plain that there are none: mostly the answer is that short."""
 
     @abstractmethod
     def extended(self, keys: Frame) -> tuple[Frame, KeySet]:
@@ -132,24 +137,42 @@ class RangedKeys(KeySet):
     def __bool__(self) -> bool:
         return bool(self._base.segments) or len(self._recent) > 0
 
+    @cached_property
+    def _top(self) -> int:
+        """The last number; there must be one."""
+        levels = (*(own.frame for own in self._base.segments), self._recent)
+        return max(int(own["high"][-1]) for own in levels if len(own))
+
     def ranges(self) -> Frame:
         """All of them, in order, as few as there can be."""
         return _together([*(own.frame for own in self._base.segments), self._recent])
 
-    def among(self, keys: Frame) -> Bools:
-        return self._has(keys["h"])
+    def known(self, keys: Frame) -> Bools | None:
+        numbers = keys["h"]
+        if not len(numbers) or not self:
+            return None
+        least = int(numbers.min())
+        if least > self._top:
+            return None
+        return self._inside(numbers, least, int(numbers.max()))
 
-    def _has(self, numbers: Ints) -> Bools:
-        found = np.zeros(len(numbers), np.bool_)
-        if len(numbers) and self:
-            least, most = int(numbers.min()), int(numbers.max())
-            for level in (*(own.frame for own in self._base.segments), self._recent):
-                _mark(found, numbers, least, most, level)
+    def _inside(self, numbers: Ints, least: int, most: int) -> Bools | None:
+        """Which numbers, all between the two, are in the set; None if none is."""
+        found = None
+        for level in (*(own.frame for own in self._base.segments), self._recent):
+            more = _covered(numbers, least, most, level)
+            found = more if found is None else found if more is None else found | more
         return found
 
     def extended(self, keys: Frame) -> tuple[Frame, RangedKeys]:
-        numbers = sorted_distinct(keys["h"])
-        numbers = numbers[~self._has(numbers)]
+        numbers = keys["h"]
+        if not bool((numbers[1:] > numbers[:-1]).all()):
+            numbers = sorted_distinct(numbers)
+        if not len(numbers):
+            return keys.only_numbers("h"), self
+        before = self._inside(numbers, int(numbers[0]), int(numbers[-1]))
+        if before is not None:
+            numbers = numbers[~before]
         fresh = Frame([], {"h": numbers}, len(numbers))
         if not len(fresh):
             return fresh, self
@@ -168,8 +191,8 @@ class RangedKeys(KeySet):
 def _together(levels: Sequence[Frame]) -> Frame:
     """Ranges that have nothing in common, in order; neighbours become one."""
     levels = [own for own in levels if len(own)]
-    if not levels:
-        return _NONE
+    if len(levels) < 2:
+        return levels[0] if levels else _NONE
     low = np.concatenate([own["low"] for own in levels])
     high = np.concatenate([own["high"] for own in levels])
     if not bool((low[1:] > low[:-1]).all()):
@@ -183,28 +206,35 @@ def _joined(low: Ints, high: Ints) -> Frame:
     if len(low) < 2:
         return _ranges(low, high)
     # The last of all numbers has no neighbour above; as the last it is not asked.
-    apart = low[1:] != high[:-1] + 1
-    return _ranges(low[np.append(True, apart)], high[np.append(apart, True)])
+    apart = np.flatnonzero(low[1:] != high[:-1] + 1)
+    if not len(apart):
+        return _ranges(low[:1], high[-1:])
+    return _ranges(low[np.append(0, apart + 1)], high[np.append(apart, len(low) - 1)])
 
 
-def _mark(found: Bools, numbers: Ints, least: int, most: int, ranges: Frame) -> None:
-    """Find the numbers, which are between the two, that are in a range."""
-    first = int(np.searchsorted(ranges["high"], least))
-    stop = int(np.searchsorted(ranges["low"], most, side="right"))
-    if first >= stop:
-        return
-    low, high = ranges["low"][first:stop], ranges["high"][first:stop]
+def _covered(numbers: Ints, least: int, most: int, ranges: Frame) -> Bools | None:
+    """Which numbers, all between the two, are in a range; None if none is."""
+    low, high = ranges["low"], ranges["high"]
+    if len(low) > 1:
+        first, stop = high.searchsorted(least), low.searchsorted(most, side="right")
+        low, high = low[first:stop], high[first:stop]
+    if not len(low):
+        return None
     if len(low) == 1:
-        found |= (numbers >= low[0]) & (numbers <= high[0])
-    elif most - least < 4 * len(numbers) + 1024:
+        bottom, top = int(low[0]), int(high[0])
+        if bottom > most or top < least:
+            return None
+        if bottom <= least:
+            return numbers <= top
+        return numbers >= bottom if top >= most else (numbers >= bottom) & (numbers <= top)
+    if most - least < 4 * len(numbers) + 1024:
         # Near each other, as they mostly are: a table is faster than a search.
         edges = np.zeros(most - least + 2, np.int8)
         edges[np.maximum(low, least) - least] += 1
         edges[np.minimum(high, most) - least + 1] -= 1
-        found |= np.cumsum(edges, dtype=np.int8).view(np.bool_)[numbers - least]
-    else:
-        at = np.searchsorted(low, numbers, side="right") - 1
-        found |= (at >= 0) & (numbers <= high[at])
+        return np.cumsum(edges, dtype=np.int8).view(np.bool_)[numbers - least]
+    at = np.searchsorted(low, numbers, side="right") - 1
+    return (at >= 0) & (numbers <= high[at])
 
 
 # --- hashes ---------------------------------------------------------------------------------------
@@ -220,10 +250,10 @@ class HashedKeys(KeySet):
     def __bool__(self) -> bool:
         return bool(self.store.segments)
 
-    def among(self, keys: Frame) -> Bools:
-        found = np.zeros(len(keys), np.bool_)
+    def known(self, keys: Frame) -> Bools | None:
         if not self or not len(keys):
-            return found
+            return None
+        found = np.zeros(len(keys), np.bool_)
         columns, hashes = keys.columns, keys["h"]
         if self.seed:
             hashes = hash_columns(columns, self.seed, len(keys))

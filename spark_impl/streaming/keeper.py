@@ -41,8 +41,9 @@ from spark_impl.punctuation.promised import Promised
 from spark_impl.punctuation.punctuator import Punctuator, Standing
 from spark_impl.punctuation.questions import Origins, Question, Questions, origins
 from spark_impl.punctuation.watch import Watch
+from spark_impl.store import Store
 from spark_impl.streaming.buckets import bucket_of, owner
-from spark_impl.streaming.promisetable import PromiseTable
+from spark_impl.streaming.promisetable import PromiseTable, in_short
 from spark_impl.streaming.stageplan import LateRowError, StreamPlan, stream_name
 
 
@@ -157,6 +158,8 @@ class Keeper:
         """All promises, as long as they are about the key of the join; then there are no books."""
         self.changed = False
         """Whether there is something that has to be written."""
+        self._telling = Frame([], {}, 0)
+        """The keys that are closed since this step, as they go out."""
 
     @property
     def is_blank(self) -> bool:
@@ -185,12 +188,8 @@ class Keeper:
 
         Gives the number of rows that are late because they break a promise.
         """
-        tables = [
-            (number, PromiseTable.from_bytes(blob, self.stage.inputs[number].columns))
-            for number, blobs in promises.items()
-            for blob in blobs
-        ]
-        about_keys = [] if self.keyed is None else [self._naming_keys(*own) for own in tables]
+        sent = [(number, blob) for number, blobs in promises.items() for blob in blobs]
+        about_keys = [] if self.keyed is None else [self._naming_keys(*own) for own in sent]
         if None in about_keys:
             # Before the rows are looked at: who is to look at them afterwards lets in fewer.
             self._open_books()
@@ -200,11 +199,11 @@ class Keeper:
                 taken[number], more = self._take(number, rows)
                 late += more
         if self.keyed is None:
-            for number, table in tables:
-                for case, promise in table.each():
+            for number, blob in sent:
+                for case, promise in self._table(number, blob).each():
                     self._hear(case, number, promise)
         else:
-            for (number, _), heard in zip(tables, about_keys, strict=True):
+            for (number, _), heard in zip(sent, about_keys, strict=True):
                 for keys, times in heard or ():
                     self.keyed.hear(self.stage.side_of[number], keys, times)
         return late
@@ -218,15 +217,31 @@ class Keeper:
             state, delta = plan.take(state, taken, horizon)
             return self._settle(state, delta.rows, watermark)
         self.changed = self.keyed.bind(watermark) or self.changed
-        state, delta = plan.take(state, taken, horizon, self.keyed.needed)
         if not self.keyed.heard_any:
+            state, delta = plan.take(state, taken, horizon)
             return state, [delta.rows]
-        state, closed = self.keyed.settle(state, watermark)
-        if not len(closed):
+        # Before the first watermark no row has come out, so any time will do.
+        keeping = partial(self._keep, self.keyed, 0 if watermark is None else watermark)
+        state, delta = plan.take(state, taken, horizon, keeping)
+        state = self.keyed.settle(state)
+        if not len(self.keyed.closed):
             return state, [delta.rows]
         self.changed = True
         # They stay apart: there are few of them, and putting them together copies all rows.
-        return state, [delta.rows, self._told_keys(closed, 0 if watermark is None else watermark)]
+        return state, [delta.rows, self._telling]
+
+    def _keep(
+        self,
+        keyed: KeyedPromises,
+        watermark: int,
+        seed: int,
+        old: Sequence[Store],
+        new: Sequence[Frame],
+    ) -> Sequence[Store]:
+        """What a join keeps (see `Keeping`); writes down what is to be told."""
+        kept = keyed.kept(seed, old, new)
+        self._telling = self._told_keys(keyed.closed, watermark)
+        return kept
 
     def _settle(
         self, state: PlanState, rows: Frame, watermark: int | None
@@ -283,7 +298,7 @@ class Keeper:
         late = 0
         if self.keyed is not None:
             broken = self.keyed.late(self.stage.side_of[number], rows)
-            if bool(broken.any()):
+            if broken is not None:
                 late = int(np.count_nonzero(broken))
                 self._refuse(number, rows, broken)
                 rows = rows.where(~broken)
@@ -297,7 +312,7 @@ class Keeper:
                 seen = _Seen(rows, promised, lost, self.lead)
             self._note(number, seen)
             rows = rows.where(self._worth_a_look(number, seen))
-        return rows.with_columns(rows.columns[:width]), late
+        return rows if len(rows.columns) == width else rows.with_columns(rows.columns[:width]), late
 
     def _in_time(self, number: int, rows: Frame, seen: _Seen) -> Bools:
         spec = self.spec.inputs[number]
@@ -370,16 +385,18 @@ class Keeper:
         book.watch.hear(stream_name(number), [promise])
         self.changed = True
 
-    def _naming_keys(
-        self, number: int, promises: PromiseTable
-    ) -> list[tuple[list[pa.Array], Ints]] | None:
+    def _naming_keys(self, number: int, blob: bytes) -> list[tuple[list[pa.Array], Ints]] | None:
         """Promises of an input as keys of the join and times; None if one says something else."""
         assert self.stage.keyed_join is not None
         place = self.stage.key_place[number]
+        if not self.lead and self.spec.asks is None and (short := in_short(blob)) is not None:
+            return [([pa.array(short.values)], short.times)] if short.at == place else None
+        promises = self._table(number, blob)
         if place is None:
             return None if len(promises) else []
         named = promises.naming(place)
-        found = [([pa.array(named.cases)][: self.lead], named.values, named.times)]
+        cases = [pa.array(named.cases)] if self.lead else []
+        found = [(cases, named.values, named.times)]
         if len(named.places) < len(promises):
             type_ = self.stage.keyed_join.schema[-1].type.arrow
             left = np.delete(np.arange(len(promises)), named.places)
@@ -402,6 +419,9 @@ class Keeper:
                 keys, times = take_columns(keys, np.flatnonzero(mine)), times[mine]
             heard.append((keys, times))
         return heard
+
+    def _table(self, number: int, blob: bytes) -> PromiseTable:
+        return PromiseTable.from_bytes(blob, self.stage.inputs[number].columns)
 
     def _open_books(self) -> None:
         """From now on keep promises one by one: there are some about other things than keys."""

@@ -24,7 +24,7 @@ from spark_impl.operators.algorithmic import AlgorithmOperator, Prepared
 from spark_impl.operators.base import Operator, Origin
 from spark_impl.operators.births import BirthLeaf, BornOperator
 from spark_impl.operators.input import InputOperator
-from spark_impl.operators.join import JoinOperator, Needed
+from spark_impl.operators.join import JoinOperator, Keeping
 from spark_impl.operators.leaf import RowsLeaf, SpanLeaf
 from spark_impl.operators.output import AppendOperator, ChangelogOperator
 from spark_impl.operators.simple import UnionOperator
@@ -192,11 +192,11 @@ class StreamPlan(Plan):
         state: PlanState,
         arrivals: Mapping[int, Frame],
         horizon: Horizon,
-        needed: Needed | None = None,
+        keeping: Keeping | None = None,
     ) -> tuple[PlanState, Delta]:
         """One step over what arrived on each input.
 
-        If it is known which rows a join on top needs to keep, it keeps those alone.
+        If somebody knows which rows a join on top needs to keep, it keeps those alone.
         """
         deltas: list[Delta] = []
         changed = []
@@ -205,8 +205,8 @@ class StreamPlan(Plan):
                 inputs = [deltas[number] for number in node.inputs]
             else:
                 inputs = [Delta(self._arrived_at(int(node.stream[1:]), arrivals))]
-            if needed is not None and isinstance(node.operator, JoinOperator):
-                after, delta = node.operator.step_keeping(own, inputs, horizon, needed)
+            if keeping is not None and isinstance(node.operator, JoinOperator):
+                after, delta = node.operator.step_keeping(own, inputs, horizon, keeping)
             else:
                 after, delta = node.operator.step(own, inputs, horizon)
             changed.append(after)

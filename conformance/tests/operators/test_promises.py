@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -39,8 +39,9 @@ from reference.streams import (
 from reference.types import Value
 from reference.windows import Window
 from spark_impl.encode import hash_columns
-from spark_impl.frame import Frame, delta_frame
+from spark_impl.frame import Frame, Ints, delta_frame
 from spark_impl.horizon import Horizon
+from spark_impl.operators import join
 from spark_impl.punctuation import keysets
 from spark_impl.punctuation.book import MOST, PromiseBook
 from spark_impl.punctuation.evidence import Evidence
@@ -49,12 +50,14 @@ from spark_impl.streaming.buckets import owner
 from spark_impl.streaming.carrier import SHIFT
 from spark_impl.streaming.keeper import Keeper, StagePunctuator, canonical
 from spark_impl.streaming.promises import PromiseWriter
-from spark_impl.streaming.promisetable import PromiseTable, read_promises
+from spark_impl.streaming.promisetable import PromiseOf, PromiseTable, read_promises
 from spark_impl.streaming.spreading import Spreader, told_in
 from spark_impl.streaming.stageplan import Input, LateRowError, StageSpec
 
 K = columns("k bigint")
 KV = columns("k bigint", "v string")
+Rowed: TypeAlias = tuple[Ints, Ints]
+"""The keys and the times of rows."""
 
 # --- whole queries --------------------------------------------------------------------------------
 
@@ -592,3 +595,115 @@ def test_promises_about_keys_that_are_numbers_change_no_row(
         assert told == (set(range(-3, 4)) if punctuated else set())
     assert joined[True] == joined[False]
     assert sum(joined[True][0].values()) > 100
+
+
+def steps_with_promises(seed: int) -> list[tuple[list[Rowed], list[list[PromiseOf]], int]]:
+    """By step: the rows of both sides, their promises, and the watermark.
+
+    Rows come up to 9 instants too early, some break a promise, and some promises bind later.
+    """
+    dice = np.random.default_rng(seed)
+    latest: list[dict[int, int]] = [{}, {}]
+    made = []
+    for low in range(-12, 60, 4):
+        arrived, promises = [], []
+        for n in (0, 1):
+            many = int(dice.integers(0, 30))
+            # Few keys at a time, so that many rows have the same one; the last ones are far away.
+            keys = (low // 8 + dice.integers(-1, 3, many)).astype(np.int64)
+            keys = np.where(dice.random(many) < 0.05, 2**62 - keys, keys)
+            times = low + 1 + dice.integers(0, dice.integers(2, 13), many)
+            arrived.append((keys, times))
+            for key, ts in zip(keys.tolist(), times.tolist(), strict=True):
+                latest[n][key] = max(ts, latest[n].get(key, ts))
+            closed = [key for key in latest[n] if dice.random() < 0.15]
+            over = [
+                (0, Punctuation(latest[n][key] + int(dice.integers(0, 6)), (Constant(key),)))
+                for key in closed
+            ]
+            dice.shuffle(over)
+            promises.append(over)
+        made.append((arrived, promises, low + 4))
+    return made
+
+
+@pytest.mark.parametrize("few", [0, 4])
+@pytest.mark.parametrize("windows", [(Range(7), Range(3, "[]")), (Unbounded(), Range(20))])
+def test_keys_kept_as_ranges_do_what_keys_kept_one_by_one_do(
+    windows: tuple[Window, Window], few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In each step the same entries, the same keys told, and the same rows held.
+
+    Those of many cases are kept one by one, and what they do the oracle judges above.
+    """
+    monkeypatch.setattr(keysets, "FEW", few)
+    monkeypatch.setattr(join, "FEW_HELD", few)
+    seen: Counter[str] = Counter()
+    for seed in range(40):
+        both = [kept_by_step(seed, windows, scoped) for scoped in (False, True)]
+        for one, other in zip(*both, strict=True):
+            assert one == other
+            entries, told, held, late = one
+            seen += Counter(rows=len(entries), told=len(told), held=len(held), late=late)
+    assert all(seen[what] > 100 for what in ("rows", "told", "held", "late"))
+
+
+def kept_by_step(
+    seed: int, windows: tuple[Window, Window], scoped: bool
+) -> list[tuple[list[Any], list[int], list[Any], int]]:
+    """By step: the entries, the keys told, the rows held, and how many were late."""
+    sides = (columns("k bigint", "v bigint"), columns("k bigint", "w bigint"))
+    inputs = tuple(
+        Input(n, own, window, promised=Promised(K, (0, None), own, names_values=True))
+        for n, (own, window) in enumerate(zip(sides, windows, strict=True))
+    )
+    leaves = tuple(Source(f"in{n}", *own).window(Unbounded()) for n, own in enumerate(sides))
+    plan = StageSpec(Join(leaves, ("k",), None), inputs, "changelog", scoped).plan()
+    stage, state = StagePunctuator(plan), plan.initial()
+    keeper = Keeper(stage, 0)
+    found, number = [], 0
+    for arrived, promises, watermark in steps_with_promises(seed):
+        taken = {}
+        for n, (keys, times) in enumerate(arrived):
+            case = [pa.array(np.zeros(len(keys), np.int64))] if scoped else []
+            values = np.arange(number, number + len(keys))
+            number += len(keys)
+            taken[n] = Frame([*case, pa.array(keys), pa.array(values)], {"ts": times}, len(keys))
+        sent = {n: [PromiseTable.of(own, K).to_bytes()] for n, own in enumerate(promises)}
+        late = keeper.arrive(taken, sent)
+        state, made = keeper.step(state, taken, watermark)
+        assert keeper.keyed is not None
+        assert keeper.keyed.space.is_ranged != scoped
+        if seed % 2:
+            keeper = Keeper.restored(stage, 0, keeper.pieces(), None)
+        rows = [row for own in made for row in listed(own, scoped, "ts", "sign")]
+        entries = sorted(row for row in rows if row[-1])
+        told = sorted(row[0] for row in rows if not row[-1])
+        held = [row for own in plan.held(state) for row in listed(own.rows, scoped, "ts")]
+        found.append((entries, told, sorted(held), late))
+    return found
+
+
+def listed(rows: Frame, scoped: bool, *numbers: str) -> list[tuple[Any, ...]]:
+    own = [column.to_pylist() for column in rows.columns[int(scoped) :]]
+    return list(zip(*own, *(rows[name].tolist() for name in numbers), strict=True))
+
+
+def test_promises_in_short_say_the_same() -> None:
+    over = columns("k bigint", "v string", "w bigint")
+    named = [(Wildcard(), Wildcard(), Constant(2**63 - 1)), (Wildcard(), Wildcard(), Constant(-5))]
+    promises = [(0, Punctuation(ts, patterns)) for ts, patterns in enumerate(named)]
+    short = PromiseTable.of(promises, over).to_bytes()
+    assert len(short) == 8 * (2 + 2 * len(promises))
+    assert read_promises(short, over) == promises
+    others: list[PromiseOf] = [
+        (1, promises[0][1]),
+        (0, Punctuation(4, (Constant(7), Wildcard(), Wildcard()))),
+        (0, Punctuation(4, (Wildcard(), Wildcard(), Constant(None)))),
+        (0, Punctuation(4, (Wildcard(), Constant("x"), Wildcard()))),
+        (0, Punctuation(4, (Wildcard(), Wildcard(), Between(1, 3)))),
+    ]
+    for other in others:
+        for mixed in ([*promises, other], [other]):
+            assert read_promises(PromiseTable.of(mixed, over).to_bytes(), over) == mixed
+    assert read_promises(PromiseTable.of([], over).to_bytes(), over) == []
