@@ -149,8 +149,8 @@ def _our_join(key: str, length: int) -> Ours:
     def ours(spark: SparkSession, streams: Streams) -> Relation:
         from spark_impl import windowed
 
-        a = streams.frame(spark, "a", key, "v", "ts").withColumnRenamed(key, "k")
-        b = streams.frame(spark, "b", key, "v", "ts").withColumnsRenamed({key: "k", "v": "w"})
+        a = streams.frame(spark, "a", f"{key} AS k", "v", "ts")
+        b = streams.frame(spark, "b", f"{key} AS k", "v AS w", "ts")
         left, right = (windowed(df, "ts", range=length, null_ts="drop") for df in (a, b))
         return left.join(right, on="k")
 
@@ -160,10 +160,7 @@ def _our_join(key: str, length: int) -> Ours:
 def _our_window_join(spark: SparkSession, streams: Streams) -> Relation:
     from spark_impl import window_join
 
-    inputs = {
-        name: streams.frame(spark, name, "k", "v", "ts").withColumnRenamed("v", f"v{name}")
-        for name in "abc"
-    }
+    inputs = {name: streams.frame(spark, name, "k", f"v AS v{name}", "ts") for name in "abc"}
     within = {("a", "b"): LIVE, ("b", "c"): LIVE}
     return window_join(inputs, on="k", ts="ts", within=within, null_ts="drop")
 

@@ -53,7 +53,7 @@ class Streams:
         return self.opened[name]
 
     def frame(self, spark: SparkSession, name: str, *columns: str) -> DataFrame:
-        return self.whole(spark, name).select(*columns)
+        return self.whole(spark, name).selectExpr(*columns)
 
 
 def made(spark: SparkSession, rows: int, folder: Path, names: str = "abc") -> Streams:

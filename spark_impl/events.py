@@ -204,13 +204,21 @@ class Events:
         """The rows with `ts` and `ets`; with an instant in ticks, those that are live then."""
         scoped = self.scope is not None
         span = self.window.span if isinstance(self.window, Range) else None
-        every = Subquery.of(self.df, columns_of(len(self.df.schema.fields)))
-        rows = every.where(f"c{self.time} IS NOT NULL").select(
+        names = columns_of(len(self.df.schema.fields))
+        every, time = Subquery.of(self.df, names), names[self.time]
+        there: str | None = f"{time} IS NOT NULL"
+        ticks = self.clock.to_ticks(time)
+        if ticks != time:
+            # What it takes to make ticks is written once.
+            others = [name for name in names if name != time]
+            every, there = every.select(*others, f"{ticks} AS {time}", where=there), None
+        rows = every.select(
             *(f"c{place} AS c{n}" for n, place in enumerate(self.places)),
-            f"{self.clock.to_ticks(f'c{self.time}')} AS ts",
+            f"{time} AS ts",
+            f"{f'{NEVER}L' if span is None else expiry(time, span)} AS ets",
             *([f"CAST(c{self.scope} AS bigint) AS scope"] if scoped else []),
+            where=there,
         )
-        rows = rows.select("*", f"{f'{NEVER}L' if span is None else expiry('ts', span)} AS ets")
         own = Lifetimes(rows, self.fields, scoped, (rows,), span=span, steady=span is not None)
         if isinstance(self.window, Rows):
             own = newest_rows(own, self.window)

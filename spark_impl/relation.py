@@ -670,11 +670,8 @@ class Relation:
         if own.entries is not None:
             times = {"ts": self._clock.to_user("ts"), "sign": "sign"}
             return self._told(own.entries, times, punctuations)
-        # To explode a constant costs next to nothing; a row of its own for each time would not.
-        both = own.rows.select("*", "explode(array(1, -1)) AS sign")
-        time = self._clock.to_user("IF(sign = 1, ts, ets)")
-        entries = both.where(f"sign = 1 OR ets < {NEVER}L")
-        return self._told(entries, {"ts": time, "sign": "sign"}, punctuations)
+        times = {"ts": self._clock.to_user("IF(sign = 1, ts, ets)"), "sign": "sign"}
+        return self._told(own.rows, times, punctuations, signs=True)
 
     def append(
         self,
@@ -840,7 +837,11 @@ class Relation:
         return self._whole if at is None else self._build(at)
 
     def _told(
-        self, rows: DataFrame | Subquery, extra: Mapping[str, str], punctuations: bool
+        self,
+        rows: DataFrame | Subquery,
+        extra: Mapping[str, str],
+        punctuations: bool,
+        signs: bool = False,
     ) -> DataFrame:
         """The user's names again, with output punctuations if they are wanted."""
         own = self._whole
@@ -849,10 +850,16 @@ class Relation:
         if isinstance(rows, DataFrame) and isinstance(own, Flow) and own.punctuated:
             rows = told.marked(rows, own) if punctuations else told.without(rows)
             constrained = CONSTRAINED
-        return self._shown(rows, {**extra, CONSTRAINED: constrained} if punctuations else extra)
+        extra = {**extra, CONSTRAINED: constrained} if punctuations else extra
+        return self._shown(rows, extra, signs)
 
-    def _shown(self, rows: DataFrame | Subquery, extra: Mapping[str, str]) -> DataFrame:
-        """The user's names again; ours step aside where they clash."""
+    def _shown(
+        self, rows: DataFrame | Subquery, extra: Mapping[str, str], signs: bool = False
+    ) -> DataFrame:
+        """The user's names again; ours step aside where they clash.
+
+        With `signs`, a row stands there once for its start and once for its end, if it has one.
+        """
         own = self._whole
         more = {**({"scope": "scope"} if own.scoped else {}), **extra}
         taken = {name.lower() for name in own.names}
@@ -860,7 +867,11 @@ class Relation:
         chosen = [f"{place} AS {quoted(name)}" for place, name in made.items()]
         chosen += [f"{text} AS {quoted(unused(name, taken))}" for name, text in more.items()]
         if isinstance(rows, Subquery):
-            return rows.select(*chosen).df
+            if not signs:
+                return rows.select(*chosen).df
+            # To explode a constant costs next to nothing; an array of both times would not.
+            both = ("array(1, -1)", "sign")
+            return rows.select(*chosen, each=both, where=f"sign = 1 OR ets < {NEVER}L").df
         return rows.selectExpr(*chosen)
 
     # --- checks -----------------------------------------------------------------------------------

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from spark_impl.batch.subquery import Subquery
-
 LENGTH = 8
 """The length of a bin, in the longest stretch of time that one row can see. In shorter bins more
 rows stand twice, in longer ones more pairs are looked at that are not near each other."""
@@ -52,11 +50,10 @@ class Bins:
         return f"({self.own(ts)} + IF({self._into(ts)} >= {self.length - ahead}L, 1, 0))"
 
 
-def looking(rows: Subquery, first: str, last: str) -> Subquery:
+def looking(first: str, last: str) -> tuple[str, str]:
     """Each row once for its first bin, and again (`step` 1) if its last bin is the next one."""
-    # To explode a constant and to drop what is too much is cheaper than to make an array.
-    twice = rows.select("*", "explode(array(0, 1)) AS step")
-    return twice.where(f"step = 0 OR {last} > {first}")
+    # Both arrays are constants, which cost nothing to make.
+    return f"IF({last} > {first}, array(0, 1), array(0))", "step"
 
 
 def place(keys: Iterable[str], bin_: str) -> str:
@@ -65,7 +62,9 @@ def place(keys: Iterable[str], bin_: str) -> str:
     Of one key, neighbouring bins have different places, so that a pair meets once. Different keys
     may share a place; `same` tells them apart when they meet.
     """
-    return f"hash({', '.join(['0', *keys])}) ^ CAST(({bin_}) & {2**31 - 1}L AS int)"
+    hashed = f"hash({', '.join(keys) or '0'})"
+    # It is never NULL. Where Spark does not see that, it makes the number once more to find out.
+    return f"coalesce({hashed} ^ CAST(({bin_}) & {2**31 - 1}L AS int), 0)"
 
 
 def same(pairs: Sequence[tuple[str, str]]) -> list[str]:

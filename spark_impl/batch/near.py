@@ -24,14 +24,15 @@ def join(left: Lifetimes, right: Lifetimes, on: Sequence[str], bins: Bins) -> Li
     assert right.span is not None
     scope = left.scope
     first = bins.first("ts", right.span - 1)
-    twice = looking(left.rows, first, bins.own("(ets - 1)"))
+    twice = looking(first, bins.own("(ets - 1)"))
     # Only a row that may stand twice takes its place along; the other's is made where it is needed.
     at_left = place([*_key_forms(left, on), *scope], f"{first} + step")
     at_right = place([*_key_forms(right, on, "r"), *(f"r{n}" for n in scope)], bins.own("rts"))
     more = {"l": [f"{at_left} AS lplace"], "r": []}
+    each = {"l": twice, "r": None}
     ends = {}
     sides = []
-    for letter, rows, own in (("l", twice, left), ("r", right.rows, right)):
+    for letter, own in (("l", left), ("r", right)):
         names = [*columns_of(len(own.fields)), "ts", *scope]
         if own.steady and own.span is not None:
             # What follows from the start need not travel.
@@ -40,7 +41,7 @@ def join(left: Lifetimes, right: Lifetimes, on: Sequence[str], bins: Bins) -> Li
             ends[letter] = f"{letter}ets"
             names.append("ets")
         columns = [f"{name} AS {letter}{name}" for name in names]
-        sides.append(rows.select(*columns, *more[letter]))
+        sides.append(own.rows.select(*columns, *more[letter], each=each[letter]))
     pairs = [(f"lc{left.place(n)}", f"rc{right.place(n)}") for n in on]
     pairs += [(f"l{name}", f"r{name}") for name in scope]
     alive = [f"lts < {ends['r']}", f"rts < {ends['l']}"]
@@ -128,9 +129,10 @@ def window_join(
     letter = {alias: f"i{at}" for at, alias in enumerate(inputs)}
     scope = inputs[centre.alias].scope
 
-    def named(alias: str, rows: Subquery, *more: str) -> Subquery:
+    def named(alias: str, *more: str, each: tuple[str, str] | None = None) -> Subquery:
         names = [*columns_of(len(inputs[alias].fields)), "ts", *scope]
-        return rows.select(*(f"{name} AS {letter[alias]}{name}" for name in names), *more)
+        columns = [f"{name} AS {letter[alias]}{name}" for name in names]
+        return inputs[alias].rows.select(*columns, *more, each=each)
 
     def keys(alias: str) -> list[str]:
         places = [f"{letter[alias]}c{inputs[alias].place(name)}" for name in on]
@@ -139,14 +141,14 @@ def window_join(
     def time(alias: str) -> str:
         return f"{letter[alias]}ts"
 
-    found = named(centre.alias, inputs[centre.alias].rows)
+    found = named(centre.alias)
     forms = _key_forms(inputs[centre.alias], on, letter[centre.alias])
     forms += [f"{letter[centre.alias]}{name}" for name in scope]
     at_centre = place(forms, centre.bins.own(time(centre.alias)))
     seen = {centre.alias}
     for alias, (back, ahead) in centre.others.items():
         first = centre.bins.first("ts", back)
-        looks = looking(inputs[alias].rows, first, centre.bins.last("ts", ahead))
+        looks = looking(first, centre.bins.last("ts", ahead))
         seen.add(alias)
         near = [
             bound
@@ -157,7 +159,7 @@ def window_join(
         met = [f"{letter[alias]}place = {at_centre}"]
         met += same(list(zip(keys(centre.alias), keys(alias), strict=True)))
         here = place([*_key_forms(inputs[alias], on), *scope], f"{first} + step")
-        more = named(alias, looks, f"{here} AS {letter[alias]}place")
+        more = named(alias, f"{here} AS {letter[alias]}place", each=looks)
         found = found.join(more, " AND ".join([*met, *near]))
     shared = _key_forms(next(iter(inputs.values())), on, "i0")
     rest = [

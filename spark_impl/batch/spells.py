@@ -8,7 +8,7 @@ from dataclasses import replace
 from reference.clock import NEVER
 from reference.windows import Rows
 from spark_impl.batch.lifetimes import Lifetimes
-from spark_impl.batch.stages import sent, whole_columns
+from spark_impl.batch.stages import part_columns, whole_columns
 from spark_impl.batch.subquery import Subquery
 from spark_impl.layout import (
     Layout,
@@ -80,10 +80,10 @@ class _SteadySpells:
 
     def edges(self, columns: Sequence[str]) -> Subquery:
         """Starts and ends, each by itself, with `ts` and `sign`."""
-        both = self._seen.select("*", "explode(array(1, -1)) AS sign").where(
-            f"IF(sign = 1, {self._starts}, {self._ends} AND {self._end} < {NEVER}L)"
-        )
-        return both.select(*columns, f"IF(sign = 1, ts, {self._end}) AS ts", "sign")
+        there = f"IF(sign = 1, {self._starts}, {self._ends} AND {self._end} < {NEVER}L)"
+        time = f"IF(sign = 1, ts, {self._end}) AS ts"
+        each = ("array(1, -1)", "sign")
+        return self._seen.select(*columns, time, "sign", each=each, where=there)
 
 
 def newest_rows(own: Lifetimes, window: Rows) -> Lifetimes:
@@ -106,7 +106,10 @@ def newest_rows(own: Lifetimes, window: Rows) -> Lifetimes:
 
 def _normal(own: Lifetimes, layout: Layout) -> Subquery:
     """The parts of the columns, in a form in which equal values look the same."""
-    columns = [
-        f"{equal_form(f'c{place}', type_)} AS c{place}" for place, type_ in enumerate(layout.types)
-    ]
-    return sent(own, 0, layout).select(*columns, *own.extra)
+    rows, names = part_columns(own)
+    forms = [equal_form(*each) for each in zip(names, layout.types, strict=True)]
+    places = columns_of(len(forms))
+    if forms == places:
+        return rows
+    columns = [f"{form} AS {place}" for form, place in zip(forms, places, strict=True)]
+    return rows.select(*columns, *own.extra)

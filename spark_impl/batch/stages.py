@@ -32,7 +32,7 @@ WORK = T.StructType([T.StructField(name, LONG) for name in COUNTERS])
 
 def sent(own: Lifetimes, side: int, layout: Layout) -> Subquery:
     """The rows of one input as a stage reads them."""
-    rows, names = _parts(own)
+    rows, names = part_columns(own)
     taken = dict(zip(layout.sides[side], names, strict=True))
     columns = [
         f"{taken.get(place, f'CAST(NULL AS {type_.simpleString()})')} AS c{place}"
@@ -41,7 +41,7 @@ def sent(own: Lifetimes, side: int, layout: Layout) -> Subquery:
     return rows.select(f"{side} AS side", *own.extra, *columns)
 
 
-def _parts(own: Lifetimes) -> tuple[Subquery, list[str]]:
+def part_columns(own: Lifetimes) -> tuple[Subquery, list[str]]:
     """The rows with the parts of their columns, in the types of a stage, and the parts' names."""
     if part_types(own.fields) == tuple(field.dataType for field in own.fields):
         return own.rows, columns_of(len(own.fields))
@@ -108,10 +108,10 @@ def stage(
 
 
 def whole_columns(rows: Subquery, fields: Fields, extra: Sequence[str]) -> Subquery:
-    """Rows whose columns are parts, as the user's columns again."""
+    """Rows whose columns are parts, as the user's columns again, beside the `extra` ones."""
     types = part_types(fields)
     if types == tuple(field.dataType for field in fields):
-        return rows.select(*columns_of(len(fields)), *extra)
+        return rows
     taken = iter([F.col(name) for name in columns_of(len(types))])
     columns = [rebuilt(field.dataType, taken).alias(f"c{at}") for at, field in enumerate(fields)]
     return Subquery.of(rows.df.select(*columns, *extra))

@@ -2,6 +2,8 @@
 
 Every call on a DataFrame is a trip to Spark, and an analysis of all that stands below it: a dozen
 of them cost as much as the work on a hundred thousand rows. A `Subquery` is SQL over DataFrames.
+A SELECT inside another costs less, but it is one more for each rule of the planner: what can stand
+in one SELECT should.
 """
 
 from __future__ import annotations
@@ -47,19 +49,34 @@ class Subquery:
         if self.source[1:-1] in self.inputs:
             return self.inputs[self.source[1:-1]]
         inputs: dict[str, Any] = dict(self.inputs)
-        return self.session.sql(f"SELECT * FROM {self.source}", **inputs)
+        whole = self.source.startswith("(SELECT ")
+        text = self.source[1:-1] if whole else f"SELECT * FROM {self.source}"
+        return self.session.sql(text, **inputs)
 
-    def select(self, *columns: str) -> Subquery:
-        return self._nested(f"SELECT {_escaped(', '.join(columns))} FROM {self.source}")
+    def select(
+        self, *columns: str, where: str | None = None, each: tuple[str, str] | None = None
+    ) -> Subquery:
+        """Columns of the rows for which `where` is true.
+
+        With `each`, an array and a name, a row stands there once for each element, under the name.
+
+        >>> rows = Subquery.of(spark.range(2))
+        >>> rows.select("id", "n", each=("array(1, 2)", "n"), where="n > id").df.collect()
+        [Row(id=0, n=1), Row(id=0, n=2), Row(id=1, n=2)]
+        """
+        text = f"SELECT {_escaped(', '.join(columns))} FROM {self.source}"
+        if each is not None:
+            text += f" LATERAL VIEW explode({_escaped(each[0])}) AS {each[1]}"
+        if where is not None:
+            text += f" WHERE {_escaped(where)}"
+        return self._nested(text)
 
     def where(self, condition: str) -> Subquery:
         return self._nested(f"SELECT * FROM {self.source} WHERE {_escaped(condition)}")
 
     def join(self, other: Subquery, condition: str) -> Subquery:
         """All pairs for which the condition is true; no name may stand on both sides."""
-        return self._with(
-            other, f"SELECT * FROM {self.source} JOIN {other.source} ON {_escaped(condition)}"
-        )
+        return self._with(other, f"{self.source} JOIN {other.source} ON {_escaped(condition)}")
 
     def union(self, other: Subquery) -> Subquery:
         """All rows of both; columns are matched by position."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import os
 import re
 from collections import Counter
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -33,6 +36,7 @@ from spark_impl import (
     window_join,
     windowed,
 )
+from spark_impl.worker import give_memory_back
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -636,3 +640,20 @@ def test_the_quickstart_prints_what_the_page_shows(
     (shown,) = re.findall(r"^```text\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     exec(compile(code, page.name, "exec"), {})
     assert capsys.readouterr().out.rstrip() == shown.rstrip()
+
+
+def test_a_task_takes_arrows_memory_from_the_system(spark: SparkSession) -> None:
+    """Arrow's own allocator would hold more and more, the longer the history is."""
+
+    def pool(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from spark_impl.worker import give_memory_back
+
+        give_memory_back()
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"name": [pa.default_memory_pool().backend_name]})
+
+    before = pa.default_memory_pool().backend_name
+    found = {row.name for row in spark.range(1).mapInArrow(pool, "name string").collect()}
+    assert found == {os.environ.get("ARROW_DEFAULT_MEMORY_POOL") or "system"}
+    give_memory_back()
+    assert pa.default_memory_pool().backend_name == before
