@@ -34,13 +34,21 @@ class Dialect:
         """Each row as several rows; `pairs` are (condition, "columns ..., ts, sign")."""
         names = [*columns, "ts", "sign"]
         if self.name == "spark":
-            lines = ", ".join(f"{condition}, {values}" for condition, values in pairs)
-            every = all(condition == "true" for condition, _ in pairs)
-            made = ", ".join(f"{name}_ AS {name}" for name in names)
+            # To explode a constant is faster than to stack rows that are made for it.
+            split = [_split(values) for _, values in pairs]
+            signs = [values[-1] for values in split]
+            made = []
+            for at, name in enumerate(names[:-1]):
+                values = [own[at] for own in split]
+                text = values[0] if len(set(values)) == 1 else _by_sign(signs, values)
+                made.append(f"{text} AS {name}")
+            kept = (
+                "" if all(c == "true" for c, _ in pairs) else _by_sign(signs, [c for c, _ in pairs])
+            )
             return (
-                f"SELECT {made} FROM ({rows}) LATERAL VIEW stack({len(pairs)}, {lines}) "
-                f"AS keep_, {', '.join(f'{name}_' for name in names)}"
-            ) + ("" if every else " WHERE keep_")
+                f"SELECT {', '.join(made)}, sign FROM ({rows}) "
+                f"LATERAL VIEW explode(array({', '.join(signs)})) AS sign"
+            ) + (f" WHERE {kept}" if kept else "")
         # For DuckDB lists are slower than one scan of the found rows for each part.
         parts = " UNION ALL ".join(
             "SELECT "
@@ -73,6 +81,12 @@ class Dialect:
         if self.name == "spark":
             return f"explode(sequence({first}, {last}))"
         return f"unnest(range({first}, {last} + 1))"
+
+
+def _by_sign(signs: Sequence[str], values: Sequence[str]) -> str:
+    """One value for the first sign, the other for the other."""
+    first, second = values
+    return f"IF(sign = {signs[0]}, {first}, {second})"
 
 
 def _split(values: str) -> list[str]:
