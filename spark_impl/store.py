@@ -68,9 +68,10 @@ class Segment:
     def looked_through(self, hashes: Ints, name: str) -> tuple[Ints, Ints] | None:
         """The same without the index, if it is not there and the hashes are near each other.
 
-        If a hash is asked for twice, only one of the questions is answered.
+        Only few rows are looked through: an index of many is made once, and then they are not
+        gone through in every step. If a hash is asked for twice, one question is answered.
         """
-        if name in self.indexes or not len(hashes):
+        if name in self.indexes or not len(hashes) or len(self.frame) > SMALL_SEGMENT:
             return None
         least = int(hashes.min())
         span = int(hashes.max()) - least + 1

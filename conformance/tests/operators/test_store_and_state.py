@@ -72,6 +72,22 @@ def test_store_against_a_list(small, monkeypatch):
         assert held.compacted().rows().numbers.keys() == held.rows().numbers.keys()
 
 
+@pytest.mark.parametrize("around", [0, -(2**63) + 40, 2**63 - 41])
+def test_few_rows_are_looked_through_and_many_have_an_index(around):
+    """So that what one question costs does not follow what is held."""
+    random = np.random.default_rng(3)
+    for size in (5, 30, store.SMALL_SEGMENT + 1):
+        hashes = around + random.integers(-40, 41, size)
+        held = Store(frame([], [])).append(frame(hashes, np.arange(size)))
+        _, held = held.pop_passed(Horizon.at(size // 4))
+        wanted = around + random.permutation(np.arange(-40, 41))[:9]
+        question, (places,) = held.locate(wanted, once=True)
+        assert (hashes[places] == wanted[question]).all()
+        assert bool(held.segments[0].indexes) == (size > store.SMALL_SEGMENT)
+        assert sorted(places) == sorted(held.locate(wanted)[1][0])
+        assert len(places) == np.isin(held.rows()["h"], wanted).sum()
+
+
 S = Source("S", "k bigint", "v double")
 
 
