@@ -363,7 +363,8 @@ class Keeper:
                 self._book(case).questions.see(stream, at, [row[at]])
                 self.changed = True
         keys = self.stage.join_keys.get(number)
-        if keys and self.books:
+        # A join by no columns has one key, which all rows share.
+        if keys is not None and self.books:
             for case, row in seen.kinds([at for _, at in keys])[1]:
                 if case in self.books:
                     self.books[case].watch.arrived.setdefault(stream, []).append(row)
