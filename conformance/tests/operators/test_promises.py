@@ -328,7 +328,7 @@ def test_rows_that_do_the_same_to_their_group_are_tried_once() -> None:
 @pytest.mark.parametrize(("depth", "buckets"), [(1, 1), (1, 3), (2, 1), (2, 2)])
 def test_generated_queries_with_promises_conform_at_length(depth: int, buckets: int) -> None:
     total: Counter[str] = Counter()
-    for query in bulk_queries(31 * depth + buckets, 110, depth):
+    for query in bulk_queries(31 * depth + buckets, 130, depth):
         if can_run(query):
             total += judged(cases_of(query, 40, restarts=True), buckets)
     assert total["punctuations"] > 1_000
