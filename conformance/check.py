@@ -304,11 +304,11 @@ class _Check:
         """The cases of a task for such an engine."""
         # The adapters of such engines let time pass at the end of every run.
         cases = self.generator.stepped(task, task.cases, silence=False)
-        if task.number % PLAIN_SHARE:
+        if task.turn % PLAIN_SHARE:
             # A query without promises may run in another way.
             cases = [without_punctuations(case) for case in cases]
         # Restarts take longest, and only one level is about them.
-        is_restarted = task.number % RESTARTED_SHARE == 1 and "durable" in self.levels
+        is_restarted = task.turn % RESTARTED_SHARE == 1 and "durable" in self.levels
         return [replace(case, restarts=_every_step(case) if is_restarted else ()) for case in cases]
 
     def interesting(self, query: Query, expected: pa.Table, cases: Sequence[Tuples]) -> None:

@@ -80,6 +80,9 @@ class Task:
     number: int
     query: Query
     cases: int
+    turn: int = 0
+    """The number of its round and of its operator together: what is done in every second turn, or
+    in every fifth, is done to each operator in one round or another."""
 
 
 class Generator:
@@ -128,7 +131,7 @@ class Generator:
                 continue
             if many >= PROBED:
                 query = self._lively(query, at // len(operators), operators, types)
-            yield Task(at, query, many)
+            yield Task(at, query, many, sum(divmod(at, len(operators))))
 
     def leave_out(self, reason: str, cases: int) -> None:
         """Count cases that are beyond the claims."""

@@ -10,8 +10,9 @@ from xml.etree import ElementTree
 import pytest
 
 import fixtures
+from conformance.adapter import Claims
 from conformance.adapters import adapter_names, open_adapter
-from conformance.check import CheckError, Plan, check, check_cases
+from conformance.check import CheckError, Plan, _Check, check, check_cases
 from conformance.cli import main
 from conformance.generate import Generator
 from conformance.grouping import boundary_of
@@ -20,6 +21,7 @@ from conformance.own_engines import InProcess
 from conformance.parallel import processes_for
 from conformance.run import LEVELS
 from conformance.shrink import shrink
+from conformance.spark_streaming import has_punctuations
 from conformance.tests.wrong_engines import Crashes, LateExpiry, OnlyMinus
 from conformance.vacuity import too_little
 from reference import Range, Source, parse_lanes
@@ -308,3 +310,24 @@ def test_the_adapters_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["adapters"]) == 0
     shown = capsys.readouterr().out
     assert all(name in shown for name in adapter_names())
+
+
+def test_promises_and_restarts_come_to_every_operator_of_a_slow_engine() -> None:
+    """There are ten operators: every second query, or every fifth, would be of the same ones."""
+    plan = Plan(cases=600, per_query=10)
+    made = _Check(Slow(), plan, lambda *_: None, "slow")
+    punctuated: dict[str, set[bool]] = {}
+    restarted: dict[str, set[bool]] = {}
+    for task in made.generator.tasks():
+        cases = made.slow_cases(task)
+        punctuated.setdefault(task.query.op, set()).add(has_punctuations(cases))
+        restarted.setdefault(task.query.op, set()).add(any(case.restarts for case in cases))
+    assert set(punctuated) == set(OPERATORS)
+    for operator in OPERATORS:
+        assert punctuated[operator] == restarted[operator] == {True, False}, operator
+
+
+class Slow(InProcess):
+    """Claims to take long to start."""
+
+    claims = Claims(cases_per_query=10)

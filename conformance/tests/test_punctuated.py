@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from conformance.check import check_cases
 from conformance.judge import judge
 from conformance.own_engines import InProcess
 from conformance.run import Run, StepReport
@@ -102,3 +103,17 @@ def test_in_a_closed_partition_of_a_window_of_rows_nothing_takes_over() -> None:
     assert isinstance(run, Run)
     assert judge(case, run, ["punctual"]).conforms
     assert len(run.steps[0].punctuations) == 1
+
+
+def test_a_row_that_is_pushed_out_as_it_comes_keeps_no_value_open() -> None:
+    """Both tuples of R wait for 6, and then (1, 0) is the newest: nothing can meet (0, 5)."""
+    r, t = Source("R", "k bigint", "d bigint"), Source("T", "k bigint")
+    query = r.window(Rows(1)).join(t.window(Range(1)), on="k")
+    lanes = "R(k bigint, d bigint): (1,0)@6 (0,5)@6 !(*,*)@6 ~9 / | T(k bigint): ~5 / 0@6 ~7"
+    case = parse_lanes(lanes).case(query)
+    report = check_cases(InProcess(), [case])
+    assert report.conforms, [violation.verdict for violation in report.violations]
+    (run,) = InProcess().run([case])
+    assert isinstance(run, Run)
+    told = [p.patterns[0] for p in run.steps[0].punctuations]
+    assert Constant(0) in told

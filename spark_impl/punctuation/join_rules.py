@@ -16,6 +16,7 @@ from spark_impl.frame import Bools, Ints, saturating_add
 from spark_impl.operators.window_join import reaches
 from spark_impl.plan import Plan
 from spark_impl.punctuation.any_join import AnyJoinRule, Part
+from spark_impl.punctuation.ledger import Fixed
 from spark_impl.punctuation.questions import Question
 from spark_impl.punctuation.rule import View
 from spark_impl.punctuation.snapshot import Held
@@ -30,6 +31,14 @@ class JoinRule(AnyJoinRule):
 
     def old_part(self, held: Held) -> Part:
         return Part(held.row, held.start, held.end, new=False)
+
+    def _old(self, view: View, n: int, own: Fixed) -> list[Part]:
+        """The rows that are here, as long as they can stay at most.
+
+        Rows push each other out when their time comes; what else may come pushes only sooner.
+        """
+        rows = self._as_time_runs_on(view, n, self.with_values(view, n, own))
+        return [self.old_part(held) for held in rows if held.start < held.end]
 
     def new_part(self, view: View, n: int, coming: Coming) -> Part:
         return Part(coming.row, view.first(n), self.taps[n].expires(coming.until), new=True)
