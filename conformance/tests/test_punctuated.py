@@ -109,7 +109,9 @@ def test_a_row_that_is_pushed_out_as_it_comes_keeps_no_value_open() -> None:
     """Both tuples of R wait for 6, and then (1, 0) is the newest: nothing can meet (0, 5)."""
     r, t = Source("R", "k bigint", "d bigint"), Source("T", "k bigint")
     query = r.window(Rows(1)).join(t.window(Range(1)), on="k")
-    lanes = "R(k bigint, d bigint): (1,0)@6 (0,5)@6 !(*,*)@6 ~9 / | T(k bigint): ~5 / 0@6 ~7"
+    lanes = (
+        "R(k bigint, d bigint): (1,0)@6 (0,5)@6 !(*,*)@6 !(0,*)@7 ~9 / | T(k bigint): ~5 / 0@6 ~7"
+    )
     case = parse_lanes(lanes).case(query)
     report = check_cases(InProcess(), [case])
     assert report.conforms, [violation.verdict for violation in report.violations]
