@@ -119,3 +119,26 @@ def test_a_row_that_is_pushed_out_as_it_comes_keeps_no_value_open() -> None:
     assert isinstance(run, Run)
     told = [p.patterns[0] for p in run.steps[0].punctuations]
     assert Constant(0) in told
+
+
+def test_a_value_is_held_against_the_other_columns_of_its_row() -> None:
+    """No promise mentions 50, and with b = 11 a row may still come that has it twice."""
+    query = Source("S", "k bigint", "a bigint", "b bigint").window(Range(2))
+    query = query.where(Call("=", (Col("a"), Col("k"))))
+    lanes = "S(k bigint, a bigint, b bigint): (50,1,0)@0 !(0..100,*,0..10)@0 ~0 / (50,50,11)@5 ~9"
+    case = parse_lanes(lanes).case(query)
+    report = check_cases(InProcess(), [case])
+    assert report.conforms, [violation.verdict for violation in report.violations]
+
+
+def test_a_value_is_held_against_the_columns_of_other_inputs() -> None:
+    """Nothing is held when 50 is asked for, and no promise mentions it."""
+    s = Source("S", "x bigint", "b bigint").window(Range(2))
+    query = s.join(Source("R", "y bigint").window(Range(2)), theta=Call("=", (Col("x"), Col("y"))))
+    lanes = (
+        "S(x bigint, b bigint): (50,0)@0 !(0..100,0..10)@9 ~9 / (50,11)@10 ~11 "
+        "| R(y bigint): ~9 / 50@10 ~11"
+    )
+    case = parse_lanes(lanes).case(query)
+    report = check_cases(InProcess(), [case])
+    assert report.conforms, [violation.verdict for violation in report.violations]

@@ -121,7 +121,9 @@ class AnyJoinRule(Rule):
     def may_appear(self, view: View, column: str, value: Value) -> bool:
         """A combination with at least one new part."""
         pins = self.pinned(column, value)
-        fresh = [self._fresh(view, n, own) for n, own in enumerate(pins)]
+        # The predicate may hold the value against columns of any input.
+        beside = () if self.theta is None else (value,)
+        fresh = [self._fresh(view, n, own, beside) for n, own in enumerate(pins)]
         if not any(fresh):
             return False
         parts = [[*self._old(view, n, own), *fresh[n]] for n, own in enumerate(pins)]
@@ -183,10 +185,10 @@ class AnyJoinRule(Rule):
             return False
         return not view.coming(n, own) if own else not view.receives(n)
 
-    def _fresh(self, view: View, n: int, own: Fixed) -> list[Part]:
+    def _fresh(self, view: View, n: int, own: Fixed, beside: Sequence[Value]) -> list[Part]:
         """What may come, the longest-lasting of those that meet the same."""
         best: dict[Row, Part] = {}
-        for coming in view.coming(n, own):
+        for coming in view.coming(n, own, beside):
             seen_as = self.key(n, coming.row) if self.theta is None else coming.row
             part = self.new_part(view, n, coming)
             if seen_as not in best or best[seen_as].high < part.high:

@@ -101,8 +101,7 @@ class Quiet:
             return False
         ledger = self.ledgers[tap.stream]
         if tap.exact and tap.pipe:
-            pool = [*tap.literals(), *fixed.values()]
-            return not tap.coming(ledger, fixed, lambda: pool, tap.depth)
+            return not tap.coming(ledger, fixed, tap.literals, tap.depth)
         handed = {at: v for at, v in fixed.items() if tap.raw_places[at] is not None}
         return tap.closed_for(ledger, handed)
 

@@ -90,12 +90,17 @@ class View:
     def stored(self, node: int, piece: str, schema: Sequence[Column]) -> list[Held]:
         return self.snapshot.stored(node, piece, tuple(schema), self.case)
 
-    def coming(self, n: int, fixed: Fixed) -> list[Coming]:
-        """Rows that input n may still get with these values."""
-        asked = (n, tuple(sorted(fixed)), tuple(fixed[at] for at in sorted(fixed)))
+    def coming(self, n: int, fixed: Fixed, beside: Sequence[Value] = ()) -> list[Coming]:
+        """Rows that input n may still get with these values.
+
+        `beside` has values of other inputs with which its columns may be compared.
+        """
+        asked = (n, tuple(sorted(fixed)), tuple(fixed[at] for at in sorted(fixed)), *beside)
         if asked not in self._coming:
             tap = self.rule.taps[n]
-            self._coming[asked] = tap.coming(self.ledger(n), fixed, self.pool, self.rule.depth)
+            self._coming[asked] = tap.coming(
+                self.ledger(n), fixed, lambda: [*self.pool(), *beside], self.rule.depth
+            )
         return self._coming[asked]
 
     def closed_for(self, n: int, fixed: Fixed) -> bool:

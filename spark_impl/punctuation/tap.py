@@ -170,8 +170,9 @@ class Tap:
     ) -> list[Coming]:
         """Rows that the operator may still see with these values, standing for all such rows.
 
-        `pool` has values with which columns that are looked at are compared. Where an expression
-        calculates, no rows can stand for all others: then nobody may ask (see `exact`).
+        `pool` has values with which columns that are looked at are compared; if they are compared
+        with each other (a `depth` of two or more), the fixed values are such as well. Where an
+        expression calculates, no rows can stand for all others: then nobody may ask (see `exact`).
         """
         assert self.exact
         raw: dict[int, Value] = {}
@@ -181,8 +182,9 @@ class Tap:
                 if place in raw and not same(raw[place], value):
                     return []
                 raw[place] = value
+        marks = fixed.values() if depth > 1 else ()
         named = {
-            at: [v for known in pool() for v in self.raw_columns[at].type.fitted(known)]
+            at: [v for known in (*pool(), *marks) for v in self.raw_columns[at].type.fitted(known)]
             for at in self.looked_at
             if at not in raw
         }
