@@ -6,7 +6,10 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+import pyarrow as pa
+
 from reference.aggregates import BUILT_IN
+from reference.errors import QueryError
 from reference.expressions import Col, Expr, columns_in
 from reference.query import (
     GroupBy,
@@ -16,12 +19,15 @@ from reference.streams import (
     StreamTuple,
 )
 from reference.types import Value
+from spark_impl.convert import python_values
+from spark_impl.evaluate import Evaluator
 from spark_impl.operators.aggregates import ROWS
 from spark_impl.plan import Plan
 from spark_impl.punctuation.count_rules import KeyedRule
 from spark_impl.punctuation.ledger import Fixed, matches
 from spark_impl.punctuation.rule import View
 from spark_impl.punctuation.tap import Coming
+from spark_impl.punctuation.values import value_key
 
 MOST_TRIALS: Final = 400
 """How many futures of a group are tried; beyond that it is taken for open."""
@@ -35,6 +41,7 @@ class GroupByRule(KeyedRule):
         super().__init__(query, plan, top, below)
         names = [column.name for column in query.input.columns]
         self.keys = {key: names.index(key) for key in query.keys}
+        self.evaluator = Evaluator(query.input.columns)
         used = {name for item in query.aggregates for arg in item.args for name in columns_in(arg)}
         # An extreme may have reached the end of its type, which no other value moves.
         moved = [item for item in query.aggregates if item.function not in ("min", "max")]
@@ -67,6 +74,7 @@ class GroupByRule(KeyedRule):
             return True
         if self.varied and self.taps[0].treats_alike(view.ledger(0), own):
             return True
+        coming = self._unlike_each_other(coming)
         # What moves an extreme is mostly at an end.
         half = -(-len(coming) // 2)
         by_turns = itertools.chain(*itertools.zip_longest(coming[:half], coming[: half - 1 : -1]))
@@ -79,6 +87,34 @@ class GroupByRule(KeyedRule):
             if any(matches(row, {self.places[column]: value}) for _, row in entries):
                 return True
         return False
+
+    def _unlike_each_other(self, coming: list[Coming]) -> list[Coming]:
+        """Of rows that do the same to their group, the one that may come for longest."""
+        assert isinstance(self.query, GroupBy)
+        columns = self.query.input.columns
+        arrays = [
+            pa.array([new.row[at] for new in coming], column.type.arrow)
+            for at, column in enumerate(columns)
+        ]
+        try:
+            seen = [
+                python_values(
+                    self.evaluator.column(arg, arrays, len(coming)),
+                    Column(str(arg), arg.type_in(columns)),
+                )
+                for item in self.aggregates
+                for arg in item.args
+            ]
+        except QueryError:
+            return coming
+        best: dict[tuple[object, ...], Coming] = {}
+        for new, *values in zip(coming, *seen, strict=True):
+            key = tuple(
+                value_key(v) for v in (*(new.row[at] for at in self.keys.values()), *values)
+            )
+            if key not in best or best[key].until < new.until:
+                best[key] = new
+        return list(best.values())
 
     def _trials(self, view: View, coming: Sequence[Coming]) -> Iterator[list[StreamTuple]]:
         """New rows, once and in greater number than all others, at all times that may differ."""

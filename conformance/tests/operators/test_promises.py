@@ -6,6 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,9 +21,10 @@ from conformance.run import LEVELS, Run
 from conformance.tests.operators.fake_spark import FakeStage, stream_rows
 from conformance.tests.operators.staged import Staged, can_run
 from properties.bulk import bulk_queries, bulk_runs
-from reference import Range, Rows, Source, Unbounded, columns, count
+from reference import Range, Rows, Source, Unbounded, avg, columns, count, min_, parse_lanes
 from reference.case import Case
 from reference.clock import MIN_TIME
+from reference.expressions import Call, Col, lit
 from reference.query import Join, Query, Union, WindowJoin, Within
 from reference.streams import (
     Between,
@@ -307,6 +309,19 @@ def test_what_waits_for_a_stream_that_has_ended_goes_without_keys_too(scoped: bo
         keeper.arrive(taken, {0: [ended]} if watermark == 2 else {})
         state, _ = keeper.step(state, taken, watermark)
     assert not [row for own in plan.held(state) for row in listed(own.rows, scoped, "ts")]
+
+
+def test_rows_that_do_the_same_to_their_group_are_tried_once() -> None:
+    """All tuples look alike here, whatever their value: the row of k = 1 is there from 1 to 8."""
+    source = Source("S", "k decimal(4,1)", "a decimal(4,1)")
+    tried = [1, -1, 12, 27, 51, 3, 7, 8, 15, 16]
+    zero = lit(Decimal(0), "decimal(4,1)")
+    nothing = Call("if", (Call("is_null", (Col("a"),)), zero, zero))
+    query = source.window(Range(3)).group_by("k", x=avg(nothing), y=min_(nothing))
+    rows = " ".join(f"(1.0,{a}.0)@{1 + at % 5}" for at, a in enumerate(tried))
+    lanes = f"S(k decimal(4,1), a decimal(4,1)): {rows} !(1.0,*)@6 ~1 / ~2 / ~20"
+    seen = judged([parse_lanes(lanes).case(query)], 1)
+    assert seen["due"] == seen["punctuations"] == 1
 
 
 @pytest.mark.soak
