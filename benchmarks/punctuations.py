@@ -1,8 +1,8 @@
 """Joins with promises beside the plain join: rows held, and rows a second.
 
 What is measured is the stage of a join as a Spark task runs it, one bucket, without Spark: the same
-operators, the same keeper of promises. Both run on the same rows, cut into the same steps. Seconds
-are those of the processor, because nothing here waits for anything.
+operators, the same keeper of promises, the same way with memory. Both run on the same rows, cut
+into the same steps. Seconds are those of the processor, because nothing here waits for anything.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from spark_impl.punctuation.promised import Promised
 from spark_impl.streaming.keeper import Keeper, StagePunctuator
 from spark_impl.streaming.promisetable import PromiseTable
 from spark_impl.streaming.stageplan import Input, StageSpec
+from spark_impl.worker import steady_heap
 
 TITLE = "Punctuations"
 SECOND = 1_000_000
@@ -299,4 +300,5 @@ PARTS: dict[str, Callable[[Options], str]] = {
 
 def main(options: Options) -> str:
     """All tables."""
+    steady_heap()
     return "\n\n".join(run(options) for name, run in PARTS.items() if options.wanted(name))

@@ -29,7 +29,7 @@ from spark_impl.operators.base import State
 from spark_impl.operators.input import InputOperator
 from spark_impl.operators.output import AppendOperator
 from spark_impl.plan import Node, Plan
-from spark_impl.worker import give_memory_back, settle
+from spark_impl.worker import give_memory_back, keep_memory, settle
 
 SLICE_ROWS = 65_536
 """More would be some tenths faster, and a task would hold as much more."""
@@ -78,6 +78,7 @@ class Stage:
         """The work so far and the output of each slice."""
         settle()
         give_memory_back()
+        keep_memory()
         for made in self.functions:
             register(made.name, made.function, takes=made.takes, result=made.result)
         plan = _StagePlan(self.query, self.scoped, self.algorithm)

@@ -6,11 +6,18 @@ its garbage and its memory.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 from functools import cache
+from typing import Final
 
 import pyarrow as pa
+
+KEPT: Final = 64 * 2**20
+"""So many bytes at the top of the heap are kept when they are freed, and taken again."""
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # As malloc.h has them.
+_CHOICES: Final = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
 
 
 @cache
@@ -34,6 +41,31 @@ def give_memory_back() -> None:
     """
     if _in_a_task() and not os.environ.get("ARROW_DEFAULT_MEMORY_POOL"):
         pa.set_memory_pool(pa.system_memory_pool())
+
+
+@cache
+def keep_memory() -> None:
+    """Keep what is freed, so that the next step need not ask the system for it again.
+
+    A step takes and frees much the same memory as the one before. By default the C library hands it
+    back each time, and the system clears it page by page when it is taken again: up to half of the
+    time of a step goes there.
+    """
+    if _in_a_task():
+        steady_heap()
+
+
+def steady_heap() -> bool:
+    """Let this process keep freed memory; says whether it does.
+
+    Not if someone chose otherwise, nor with a C library that has no such setting.
+    """
+    if any(os.environ.get(name) for name in _CHOICES):
+        return False
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return False
+    return all(mallopt(what, KEPT) == 1 for what in (_MMAP_THRESHOLD, _TRIM_THRESHOLD))
 
 
 def _in_a_task() -> bool:

@@ -23,7 +23,7 @@ from spark_impl.state import frame_from_bytes
 from spark_impl.streaming.memory import Clock, Memory, forget_unused
 from spark_impl.streaming.shell import Variables, declared
 from spark_impl.streaming.spreading import promised_input
-from spark_impl.worker import settle
+from spark_impl.worker import keep_memory, settle
 
 PORTION: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
@@ -65,6 +65,7 @@ class BucketProcessor(StatefulProcessor):
         self._seen: set[object] = set()
         forget_unused()
         settle()
+        keep_memory()
 
     def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:  # noqa: N802, N803
         """Called in the first micro-batch: wake every bucket up, those without rows too."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import os
+import platform
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException
@@ -657,3 +659,27 @@ def test_a_task_takes_arrows_memory_from_the_system(spark: SparkSession) -> None
     assert found == {os.environ.get("ARROW_DEFAULT_MEMORY_POOL") or "system"}
     give_memory_back()
     assert pa.default_memory_pool().backend_name == before
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of the GNU C library")
+def test_a_task_keeps_what_it_frees(spark: SparkSession) -> None:
+    """To take the same memory again in each step must not cost a page fault for each page."""
+
+    def faults(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import resource
+
+        from spark_impl.worker import keep_memory
+
+        def taken() -> int:
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+            for _ in range(20):
+                _ = [np.ones(2**17) for _ in range(16)]  # 16 MiB: 4,096 pages.
+            return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+        keep_memory()
+        taken()
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"faults": [taken()]})
+
+    (row,) = spark.range(1, numPartitions=1).mapInArrow(faults, "faults long").collect()
+    assert row.faults < 4_096
