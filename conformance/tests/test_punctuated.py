@@ -123,8 +123,8 @@ def test_a_row_that_is_pushed_out_as_it_comes_keeps_no_value_open() -> None:
 
 def test_a_value_is_held_against_the_other_columns_of_its_row() -> None:
     """No promise mentions 50, and with b = 11 a row may still come that has it twice."""
-    query = Source("S", "k bigint", "a bigint", "b bigint").window(Range(2))
-    query = query.where(Call("=", (Col("a"), Col("k"))))
+    source = Source("S", "k bigint", "a bigint", "b bigint")
+    query = source.window(Range(2)).where(Call("=", (Col("a"), Col("k"))))
     lanes = "S(k bigint, a bigint, b bigint): (50,1,0)@0 !(0..100,*,0..10)@0 ~0 / (50,50,11)@5 ~9"
     case = parse_lanes(lanes).case(query)
     report = check_cases(InProcess(), [case])
