@@ -105,6 +105,20 @@ def test_in_a_closed_partition_of_a_window_of_rows_nothing_takes_over() -> None:
     assert len(run.steps[0].punctuations) == 1
 
 
+@pytest.mark.parametrize(("rows", "told"), [(1, 1), (2, 0)])
+def test_a_row_that_stands_alone_for_its_key_has_no_successor(rows: int, told: int) -> None:
+    """Others of the partition can push it out; a second row of the key would take over then."""
+    source = Source("T", "k bigint", "f bigint", "g string")
+    query = source.window(Rows(rows, partition_by=("g",))).distinct(("f", "g"))
+    lanes = "T(k bigint, f bigint, g string): (1,5,x)@0 (2,5,x)@0 !(*,5,*)@0 ~0 / (3,6,x)@1 ~1"
+    case = parse_lanes(lanes).case(query)
+    report = check_cases(InProcess(), [case])
+    assert report.conforms, [violation.verdict for violation in report.violations]
+    (run,) = InProcess().run([case])
+    assert isinstance(run, Run)
+    assert len(run.steps[0].punctuations) == told
+
+
 def test_a_row_that_is_pushed_out_as_it_comes_keeps_no_value_open() -> None:
     """Both tuples of R wait for 6, and then (1, 0) is the newest: nothing can meet (0, 5)."""
     r, t = Source("R", "k bigint", "d bigint"), Source("T", "k bigint")

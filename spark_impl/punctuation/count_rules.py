@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from reference.clock import MAX_TIME, MIN_TIME, NEVER
 from reference.query import (
+    Distinct,
     Query,
 )
 from reference.streams import (
@@ -19,6 +20,7 @@ from spark_impl.punctuation.ledger import Fixed, matches
 from spark_impl.punctuation.rule import Drop, Rule, View
 from spark_impl.punctuation.snapshot import Held
 from spark_impl.punctuation.tap import Coming
+from spark_impl.punctuation.values import value_key
 
 
 class KeyedRule(Rule):
@@ -115,9 +117,19 @@ class DistinctOnRule(KeyedRule):
         return True
 
     def displaced(self, view: View, column: str, value: Value, pins: Sequence[Fixed]) -> bool:
-        if self.query.free:
-            return self.dead(view, 0, pins[0])
-        return self.silent(view, 0, pins[0])
+        """No row with the value comes, and where one goes there is no other to take over."""
+        return self.silent(view, 0, pins[0]) and not (self.query.free and self._rivals(view, pins))
+
+    def _rivals(self, view: View, pins: Sequence[Fixed]) -> bool:
+        """Whether two rows of one key, both with these values, are not the same."""
+        assert isinstance(self.query, Distinct)
+        at = [self.places[name] for name in self.query.on]
+        rows = {
+            tuple(map(value_key, held.row))
+            for held in self.held(view, 0)
+            if matches(held.row, pins[0])
+        }
+        return len({tuple(row[place] for place in at) for row in rows}) < len(rows)
 
 
 class SetRule(CountingRule):
