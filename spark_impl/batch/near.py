@@ -45,7 +45,8 @@ def join(left: Lifetimes, right: Lifetimes, on: Sequence[str], bins: Bins) -> Li
     pairs = [(f"lc{left.place(n)}", f"rc{right.place(n)}") for n in on]
     pairs += [(f"l{name}", f"r{name}") for name in scope]
     alive = [f"lts < {ends['r']}", f"rts < {ends['l']}"]
-    met = " AND ".join([f"lplace = {at_right}", *same(pairs), *alive])
+    # Most of those who meet in a bin have the same key, and few of them are near: times first.
+    met = " AND ".join([f"lplace = {at_right}", *alive, *same(pairs)])
     rest = [
         f"{letter}c{at}"
         for letter, own in (("l", left), ("r", right))
@@ -156,11 +157,11 @@ def window_join(
             if alias in (pair.first, pair.second) and {pair.first, pair.second} <= seen
             for bound in _near(time(pair.first), time(pair.second), pair, directed)
         ]
-        met = [f"{letter[alias]}place = {at_centre}"]
+        met = [f"{letter[alias]}place = {at_centre}", *near]
         met += same(list(zip(keys(centre.alias), keys(alias), strict=True)))
         here = place([*_key_forms(inputs[alias], on), *scope], f"{first} + step")
         more = named(alias, f"{here} AS {letter[alias]}place", each=looks)
-        found = found.join(more, " AND ".join([*met, *near]))
+        found = found.join(more, " AND ".join(met))
     shared = _key_forms(next(iter(inputs.values())), on, "i0")
     rest = [
         f"{letter[alias]}c{at}"
