@@ -14,6 +14,8 @@ LENGTH = 8
 """The length of a bin, in the longest stretch of time that one row can see. In shorter bins more
 rows stand twice, in longer ones more pairs are looked at that are not near each other."""
 LONGEST = 2**60
+MOST = 2**31 - 1
+"""The greatest place."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +62,12 @@ def place(keys: Iterable[str], bin_: str) -> str:
     """One short number for a key and a bin, in SQL.
 
     Of one key, neighbouring bins have different places, so that a pair meets once. Different keys
-    may share a place; `same` tells them apart when they meet.
+    may share a place; `same` tells them apart when they meet. No place is negative: Spark sorts by
+    the bytes in which numbers differ, which would be all eight otherwise, and so are four.
     """
     hashed = f"hash({', '.join(keys) or '0'})"
     # It is never NULL. Where Spark does not see that, it makes the number once more to find out.
-    return f"coalesce({hashed} ^ CAST(({bin_}) & {2**31 - 1}L AS int), 0)"
+    return f"coalesce(({hashed} ^ CAST(({bin_}) & {MOST}L AS int)) & {MOST}, 0)"
 
 
 def same(pairs: Sequence[tuple[str, str]]) -> list[str]:
