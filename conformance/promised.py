@@ -7,7 +7,7 @@ did, but not for promptness; and all that is not expired may be held.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -229,17 +229,57 @@ def _excess(
     unclear: Sequence[Sequence[StreamTuple]],
     allowed: Counter[StreamTuple],
 ) -> Counter[StreamTuple]:
-    """The held rows that are not allowed; one that may be several is, if one of these is."""
+    """The held rows that are not allowed; those that may be several are, if there is any way.
+
+    Each of them is one of the tuples that it may be, and no tuple is more of them than it may be
+    held: a matching, in which rows that have found a tuple make room for others if they can.
+    """
     known = Counter(map(_plain, held))
-    excess, free = known - allowed, allowed - known
-    for possible in sorted(unclear, key=len):
-        fitting = [_plain(each) for each in possible]
-        match = next((each for each in fitting if free[each]), None)
-        if match is None:
-            excess[fitting[0]] += 1
-        else:
-            free[match] -= 1
+    excess = known - allowed
+    matching = _Matching([[_plain(each) for each in own] for own in unclear], allowed - known)
+    for row, possible in enumerate(matching.possible):
+        if not matching.place(row):
+            excess[possible[0]] += 1
     return excess
+
+
+class _Matching:
+    """Rows, each with the tuples it may be, and how many rows each tuple has room for."""
+
+    def __init__(
+        self, possible: Sequence[Sequence[StreamTuple]], room: Counter[StreamTuple]
+    ) -> None:
+        self.possible = possible
+        self._room = room
+        self._rows: dict[StreamTuple, set[int]] = {each: set() for each in room}
+        self._tuple: dict[int, StreamTuple] = {}
+
+    def place(self, row: int) -> bool:
+        """Find a tuple for one more row, and others for those that must make room for it."""
+        wanted_by: dict[StreamTuple, int] = {}
+        asking = deque([row])
+        while asking:
+            who = asking.popleft()
+            for tuple_ in self.possible[who]:
+                if tuple_ in wanted_by or not self._room[tuple_]:
+                    continue
+                wanted_by[tuple_] = who
+                if len(self._rows[tuple_]) < self._room[tuple_]:
+                    self._move(tuple_, wanted_by)
+                    return True
+                asking.extend(self._rows[tuple_])
+        return False
+
+    def _move(self, free: StreamTuple | None, wanted_by: dict[StreamTuple, int]) -> None:
+        """Each row that wants a tuple gets it, from the free one back to the first row."""
+        while free is not None:
+            row = wanted_by[free]
+            left = self._tuple.get(row)
+            if left is not None:
+                self._rows[left].discard(row)
+            self._tuple[row] = free
+            self._rows[free].add(row)
+            free = left
 
 
 __all__ = ["allowed_state", "judge_lean", "judge_punctual", "newly_sound"]

@@ -56,6 +56,23 @@ def test_rows_that_cannot_be_told_apart_are_not_held_against_an_engine() -> None
     assert run.steps[0].unclear == {"S": [], "R": [[StreamTuple(0, (2,)), StreamTuple(0, (3,))]]}
 
 
+@pytest.mark.parametrize(("more", "conforms"), [(0, True), (1, False)])
+def test_rows_that_cannot_be_told_apart_make_room_for_each_other(more: int, conforms: bool) -> None:
+    """Two are 1 or 2, and two are 1 or 3: if the first two were both 1, one would be left over."""
+    lanes = "S(k bigint): 1@0 1@0 2@0 3@0 ~0"
+    case = parse_lanes(lanes).case(Source("S", "k bigint").window(Range(9)))
+    case = replace(case, steps=({"S": 5},))
+    one, two, three = (StreamTuple(0, (k,)) for k in (1, 2, 3))
+    unclear = [[one, two], [one, two], [one, three], [one, three], *[[three, two]] * more]
+    (run,) = InProcess().run([case])
+    assert isinstance(run, Run)
+    run = Run([replace(run.steps[0], held={"S": []}, unclear={"S": unclear})])
+    judged = judge(case, run, ["lean"])
+    assert judged.conforms == conforms
+    # Five rows, and four tuples.
+    assert judged.verdicts["lean"].extra == (() if conforms else ((0, 3),))
+
+
 def test_what_can_still_come_on_both_sides_may_be_too_far_apart() -> None:
     """Rows of S come up to 0, and end at 4; those of R come from 4 on."""
     s, r = Source("S", "k bigint").window(Range(4)), Source("R", "k bigint").window(Range(2))
