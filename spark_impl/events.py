@@ -225,7 +225,7 @@ class Events:
         if at is None:
             return own
         live = (F.col("ts") <= at) & (at < F.col("ets"))
-        return replace(own, rows=Subquery.of(own.df.where(live)))
+        return replace(own, rows=Subquery.of(own.df.where(live)), entries=None)
 
 
 # --- windows --------------------------------------------------------------------------------------

@@ -97,11 +97,25 @@ def newest_rows(own: Lifetimes, window: Rows) -> Lifetimes:
     order = f"ORDER BY {', '.join(['ts', *ties])}"
     if partition:
         order = f"PARTITION BY {', '.join(partition)} {order}"
-    until = f"coalesce(lead(ts, {window.count}) OVER ({order}), {NEVER}L) AS ets"
-    rows = _normal(own, layout).select(*names, "ts", until, *own.scope)
+    pushed = f"lead(ts, {window.count}) OVER ({order}) AS later"
+    seen = _normal(own, layout).select(*names, "ts", pushed, *own.scope)
     # A row that is pushed out at the instant of its arrival was never there.
-    rows = whole_columns(rows.where("ets > ts"), own.fields, own.extra)
-    return replace(own, rows=rows, how="Spark SQL: lead() over the order of arrival")
+    until = f"coalesce(later, {NEVER}L) AS ets"
+    rows = seen.select(*names, "ts", until, *own.scope, where="later IS NULL OR later > ts")
+    edges = seen.select(
+        *names,
+        "IF(sign = 1, ts, later) AS ts",
+        "sign",
+        *own.scope,
+        each=("array(1, -1)", "sign"),
+        where="later > ts OR (later IS NULL AND sign = 1)",
+    )
+    return replace(
+        own,
+        rows=whole_columns(rows, own.fields, own.extra),
+        entries=whole_columns(edges, own.fields, ["ts", "sign", *own.scope]),
+        how="Spark SQL: lead() over the order of arrival",
+    )
 
 
 def _normal(own: Lifetimes, layout: Layout) -> Subquery:
