@@ -18,7 +18,7 @@ from spark_impl.frame import Bools, Frame, Ints, concat
 from spark_impl.horizon import Horizon
 from spark_impl.kernels.ordering import expand_ranges
 
-MOST_SEGMENTS = 32
+MOST_SEGMENTS = 24
 """Fewer, and rows are merged, written and read by other processes more often; more, and each row
 that arrives is looked for in more places. From 24 to 48 they cost about the same."""
 MOST_UNSEARCHED = 64
