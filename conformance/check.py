@@ -213,6 +213,7 @@ class _Check:
                 continue
             claimed.append(case if set(self.claims.levels) - {"final"} else as_batch(case))
         self.judged([(case.query.op, case) for case in claimed])
+        self.result.cases = len(claimed)
         return self.finished(started)
 
     def finished(self, started: float) -> Report:

@@ -107,8 +107,9 @@ def run_checks(wish: CheckWish, console: Console) -> bool:
     for each in missing:
         console.print(f"{each.adapter} is not installed: {each.how}", highlight=False)
     for report in reports:
+        many = f"{report.cases:,} case" + ("" if report.cases == 1 else "s")
         console.print(
-            f"{report.adapter} {report.verdict}: {report.cases:,} cases in {report.seconds:.1f} s "
+            f"{report.adapter} {report.verdict}: {many} in {report.seconds:.1f} s "
             f"({report.cases / max(report.seconds, 1e-9):,.0f} a second), seed {report.seed}",
             highlight=False,
         )

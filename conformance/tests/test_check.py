@@ -92,7 +92,7 @@ def test_the_operators_in_process_conform_on_every_fixture() -> None:
     cases = fixtures.load_all()
     report = check_cases(InProcess(), cases)
     assert not [v.to_json() for v in report.violations]
-    assert report.levels["final"].checked == len(cases) > 50
+    assert report.cases == report.levels["final"].checked == len(cases) > 50
 
 
 def test_a_wrong_engine_is_found_and_its_failure_is_small() -> None:

@@ -1,15 +1,16 @@
 """The long check, for `tox -e soak`: as many cases as a release is judged on.
 
 Each test checks its part and says how many cases it saw; together they are at least 200,000 cases
-in-process and 50,000 through Spark in batch; and, for `tox -e soak-streaming`, 100,000 with
-punctuations in-process.
+in-process and 50,000 through Spark in batch, and with punctuations 100,000 in-process and 5,000
+through streaming queries.
 """
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
-from conformance.check import check
+from conformance.check import check, check_cases
 from conformance.expectation import expectations
 from conformance.judge import judge
 from conformance.own_engines import InProcess
@@ -23,6 +24,10 @@ IN_PROCESS_CASES = 25_000
 SPARK_CASES = 50_000
 PUNCTUATED_PARTS = 4
 PUNCTUATED_CASES = 25_000
+STREAMED_CASES = 7_000
+PUNCTUAL_CASES = 5_000
+"""Of these, so many must have a promise that holds, and be clean at each level."""
+LEVELS_WITH_PROMISES = ("final", "prompt", "punctual", "lean")
 PER_QUERY = 500
 """Spark's price is by the query: many cases of one query share it."""
 
@@ -62,6 +67,27 @@ def test_the_step_functions_keep_promises(part: int) -> None:
     assert set(judged) == set(OPERATORS)
     for operator, cases_of_it in judged.items():
         assert told[operator] >= cases_of_it // 20, operator
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_streaming_queries_keep_promises() -> None:
+    """Without restarts, which the long check of all levels has (`tox -e soak-streaming`)."""
+    each = -(-STREAMED_CASES // (2 * len(OPERATORS)))
+    cases = [
+        replace(case, restarts=())
+        for depth in (1, 2)
+        for number, query in enumerate(bulk_queries(5_000 + depth, len(OPERATORS), depth))
+        for case in bulk_runs(query, each, number, tuples=16, honest=bool(number % 2))
+    ]
+    report = check_cases("spark-streaming", cases, LEVELS_WITH_PROMISES)
+    counts = {level: tally.checked for level, tally in report.levels.items()}
+    print(f"\n{report.adapter}: {report.cases:,} cases in {report.seconds:.0f} s: {counts}")
+    assert report.conforms, [violation.verdict.why for violation in report.violations]
+    for level in LEVELS_WITH_PROMISES:
+        assert counts[level] >= PUNCTUAL_CASES, level
+    assert set(report.operators) == set(OPERATORS)
 
 
 @pytest.mark.soak
