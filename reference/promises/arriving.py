@@ -13,6 +13,7 @@ from reference.clock import MAX_TIME, MIN_TIME
 from reference.streams import (
     Column,
     Punctuation,
+    Wildcard,
     pattern_values,
 )
 from reference.types import Row, Type, Value, normal, value_key
@@ -54,27 +55,55 @@ def may_arrive(
 
     A row may come at any time from `earliest` on until the first promise that matches it. The rows
     here stand for all rows: `fixed` columns have one value, the others have the values that the
-    promises and `named` mention, and `depth` values from each gap between those.
+    promises and `named` mention, and `depth` values from each gap between those. Columns that are
+    not `named` come last, and are only told apart by promises that match what stands before them:
+    there are very many rows otherwise.
     """
     first = earliest(admitted)
     promises = [
         p for p in admitted.promises if all(p.patterns[at].matches(v) for at, v in fixed.items())
     ]
-    choices = []
-    for at, column in enumerate(columns):
-        if at in fixed:
-            choices.append([fixed[at]])
-        else:
-            mentioned = [v for p in promises for v in pattern_values(p.patterns[at])]
-            choices.append(spread(column.type, [*mentioned, *named.get(at, ())], depth))
-    for row in itertools.product(*choices):
-        until = _deadline(promises, row)
-        if first <= until:
-            yield row, until
+    told_apart = [at for at in range(len(columns)) if at not in fixed and at in named]
+    others = [at for at in range(len(columns)) if at not in fixed and at not in named]
+    choices = [
+        spread(columns[at].type, [*_mentioned(promises, at), *named[at]], depth)
+        for at in told_apart
+    ]
+    for values in itertools.product(*choices):
+        chosen = {**fixed, **dict(zip(told_apart, values, strict=True))}
+        about = [
+            p for p in promises if all(p.patterns[at].matches(chosen[at]) for at in told_apart)
+        ]
+        for row, until in _completed(chosen, about, columns, others):
+            if first <= until:
+                yield row, until
 
 
-def _deadline(promises: Iterable[Punctuation], row: Row) -> int:
-    return min((p.ts for p in promises if p.matches(row)), default=MAX_TIME)
+def _completed(
+    chosen: Mapping[int, Value],
+    about: Sequence[Punctuation],
+    columns: Sequence[Column],
+    others: Sequence[int],
+) -> Iterator[tuple[Row, int]]:
+    """The rows with the chosen values, and the time of the first promise `about` each of them.
+
+    Nobody but the promises tells the `others` apart: where none does, one value is enough.
+    """
+    if not others:
+        row = tuple(chosen[at] for at in range(len(columns)))
+        yield row, min((p.ts for p in about), default=MAX_TIME)
+        return
+    at, *rest = others
+    values: list[Value] = [None]
+    if not all(isinstance(p.patterns[at], Wildcard) for p in about):
+        values = spread(columns[at].type, _mentioned(about, at))
+    for value in values:
+        matching = [p for p in about if p.patterns[at].matches(value)]
+        yield from _completed({**chosen, at: value}, matching, columns, rest)
+
+
+def _mentioned(promises: Iterable[Punctuation], at: int) -> list[Value]:
+    return [v for p in promises for v in pattern_values(p.patterns[at])]
 
 
 def greatest(times: Iterable[int]) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from reference.arrivals import Admitted, Progress
@@ -68,9 +68,8 @@ class Input:
         self.raw_columns = top.columns
         self.first = earliest(admitted)
         self.raw_places = self._raw_places()
-        self.looked_at: set[int] = self._looked_at_by_pipe()
-        if isinstance(self.window, Rows):
-            self.looked_at |= set(range(len(self.raw_columns)))
+        self.used: set[int] = self._looked_at_by_pipe()
+        """The columns of the stream whose values the operator and what is below it tell apart."""
         self.pool: list[Value] = []
         self.depth = 1
         self._seen: dict[Row, Row | None] = {}
@@ -106,7 +105,15 @@ class Input:
 
     def look_at(self, places: Iterable[int]) -> None:
         """Note that the operator tells the values of these columns apart."""
-        self.looked_at |= {raw for at in places if (raw := self.raw_places[at]) is not None}
+        self.used |= {raw for at in places if (raw := self.raw_places[at]) is not None}
+
+    @property
+    def looked_at(self) -> set[int]:
+        """The columns whose values make a difference.
+
+        In a window of rows all do: they say which of equally old rows is pushed out.
+        """
+        return set(range(len(self.raw_columns))) if isinstance(self.window, Rows) else self.used
 
     def expressions(self) -> Iterator[tuple[Expr, Sequence[Column]]]:
         """What the selections and projections compute, and over which columns."""
@@ -179,19 +186,24 @@ class Input:
     def _raw_at(self, name: str) -> int:
         return [column.name for column in self.raw_columns].index(name)
 
-    def arriving(self, pinned: Mapping[int, Value]) -> Iterator[tuple[Row, Row | None, int]]:
+    def arriving(
+        self, pinned: Mapping[int, Value], among: Collection[int] | None = None
+    ) -> Iterator[tuple[Row, Row | None, int]]:
         """Rows that may still come, with these values in these columns of the stream.
 
-        As the stream has the row, as the operator sees it, and the latest time for it to come.
+        As the stream has the row, as the operator sees it, and the latest time for it to come. They
+        stand for all that differ in the columns `among`, or in any that is looked at.
         """
         named = {
             at: [v for known in self.pool for v in self.raw_columns[at].type.fitted(known)]
-            for at in self.looked_at
+            for at in (self.looked_at if among is None else among)
         }
         for raw, until in may_arrive(self.admitted, self.raw_columns, pinned, named, self.depth):
             yield raw, self.row(raw), until
 
-    def sends(self, fixed: Mapping[int, Value]) -> Iterator[New]:
+    def sends(
+        self, fixed: Mapping[int, Value], among: Collection[int] | None = None
+    ) -> Iterator[New]:
         """Rows that the operator may still see with these values in these columns."""
         pinned: dict[int, Value] = {}
         for at, value in fixed.items():
@@ -200,7 +212,7 @@ class Input:
                 if raw_at in pinned and not equal(pinned[raw_at], value):
                     return
                 pinned[raw_at] = value
-        for raw, row, until in self.arriving(pinned):
+        for raw, row, until in self.arriving(pinned, among):
             if row is not None and all(equal(row[at], normal(v)) for at, v in fixed.items()):
                 yield New(raw, row, until)
 

@@ -53,8 +53,9 @@ class AnyJoinRules(OperatorRules):
         self.rest = [[n for n, name in enumerate(own) if name not in self.on] for own in names]
         self.names = names
         looked_at = set(self.on) | (set(columns_in(self.theta)) if self.theta else set())
-        for i, own in zip(inputs, names, strict=True):
-            i.look_at(n for n, name in enumerate(own) if name in looked_at)
+        self.looked_at = [[n for n, name in enumerate(own) if name in looked_at] for own in names]
+        for i, places in zip(inputs, self.looked_at, strict=True):
+            i.look_at(places)
 
     def key(self, at: int, row: Row) -> Row:
         return tuple(row[n] for n in self.shared[at])
@@ -122,9 +123,9 @@ class AnyJoinRules(OperatorRules):
     def fresh(self, at: int, fixed: Mapping[int, Value]) -> list[_Part]:
         """What an input may still send. All that is not looked at is left out of account."""
         best: dict[Row, _Part] = {}
-        for new in self.inputs[at].sends(fixed):
+        for new in self.inputs[at].sends(fixed, self.inputs[at].used):
             part = self.new_part(at, new)
-            seen_as = new.row if self.theta is not None else self.key(at, new.row)
+            seen_as = tuple(new.row[n] for n in self.looked_at[at])
             if seen_as not in best or best[seen_as].high < part.high:
                 best[seen_as] = part
         return list(best.values())

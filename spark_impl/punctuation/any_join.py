@@ -73,8 +73,9 @@ class AnyJoinRule(Rule):
             [at for at, name in enumerate(own) if name not in self.on] for own in self.names
         ]
         used = {*self.on, *(columns_in(self.theta) if self.theta is not None else ())}
-        for tap, own in zip(self.taps, self.names, strict=True):
-            tap.look_at([at for at, name in enumerate(own) if name in used])
+        self.used = [[at for at, name in enumerate(own) if name in used] for own in self.names]
+        for tap, own in zip(self.taps, self.used, strict=True):
+            tap.look_at(own)
         self.evaluator = Evaluator(query.columns)
         self.indexes = [self._index(n) for n in range(len(self.taps))]
 
@@ -189,7 +190,7 @@ class AnyJoinRule(Rule):
         """What may come, the longest-lasting of those that meet the same."""
         best: dict[Row, Part] = {}
         for coming in view.coming(n, own, beside):
-            seen_as = self.key(n, coming.row) if self.theta is None else coming.row
+            seen_as = tuple(coming.row[at] for at in self.used[n])
             part = self.new_part(view, n, coming)
             if seen_as not in best or best[seen_as].high < part.high:
                 best[seen_as] = part

@@ -197,9 +197,10 @@ class Ledger:
     ) -> list[tuple[Row, int]]:
         """Rows that may still come, each with the latest time at which it may.
 
-        They stand for all rows with the `fixed` values: other columns have the values that promises
-        and `named` mention, and `depth` values from each gap. Of a column that nothing mentions one
-        value is enough.
+        They stand for all rows with the `fixed` values. Columns that are `named` have the values
+        that promises and `named` mention, and `depth` values from each gap. Others are told apart
+        by promises alone, of which only those count that match what the row has already: there
+        are very many rows otherwise. Where none does, one value is enough.
         """
         return list(self._rows(self.about(fixed), fixed, named, depth))
 
@@ -210,16 +211,38 @@ class Ledger:
         named: Mapping[int, Iterable[Value]],
         depth: int,
     ) -> Iterator[tuple[Row, int]]:
-        choices: list[Sequence[Value]] = []
-        for at, column in enumerate(self.columns):
-            mentioned = [v for p in about for v in pattern_values(p.patterns[at])]
-            if at in fixed:
-                choices.append([fixed[at]])
-            elif at in named or any(not isinstance(p.patterns[at], Wildcard) for p in about):
-                choices.append(probes(column.type, [*mentioned, *named.get(at, ())], depth))
-            else:
-                choices.append([None])
-        for row in itertools.product(*choices):
-            until = min((p.ts for p in about if p.matches(row)), default=MAX_TIME)
+        free = [at for at in range(len(self.columns)) if at not in fixed]
+        told_apart = [at for at in free if at in named]
+        others = [at for at in free if at not in named]
+        choices = [
+            probes(self.columns[at].type, [*_mentioned(about, at), *named[at]], depth)
+            for at in told_apart
+        ]
+        row: list[Value] = [fixed.get(at) for at in range(len(self.columns))]
+        for values in itertools.product(*choices):
+            for at, value in zip(told_apart, values, strict=True):
+                row[at] = value
+            here = [p for p in about if all(p.patterns[at].matches(row[at]) for at in told_apart)]
+            yield from self._completed(row, here, others)
+
+    def _completed(
+        self, row: list[Value], about: Sequence[Punctuation], others: Sequence[int]
+    ) -> Iterator[tuple[Row, int]]:
+        """The row with values in the other columns, as far as these promises tell them apart."""
+        if not others:
+            until = min((p.ts for p in about), default=MAX_TIME)
             if self.first <= until:
-                yield row, until
+                yield tuple(row), until
+            return
+        at, *rest = others
+        values: Sequence[Value] = [None]
+        if any(not isinstance(p.patterns[at], Wildcard) for p in about):
+            values = probes(self.columns[at].type, _mentioned(about, at), 1)
+        for value in values:
+            row[at] = value
+            matching = [p for p in about if p.patterns[at].matches(value)]
+            yield from self._completed(row, matching, rest)
+
+
+def _mentioned(promises: Sequence[Punctuation], at: int) -> list[Value]:
+    return [v for p in promises for v in pattern_values(p.patterns[at])]

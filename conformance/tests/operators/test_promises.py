@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from conformance.check import by_its_clock
+from conformance.check import by_its_clock, check_cases
 from conformance.expectation import expectations, worked_out
 from conformance.insight import insight, is_transparent
 from conformance.judge import NOT_APPLICABLE, PASSED, judge
+from conformance.own_engines import InProcess
 from conformance.run import LEVELS, Run
 from conformance.tests.operators.fake_spark import FakeStage, stream_rows
 from conformance.tests.operators.staged import Staged, can_run
@@ -25,6 +26,8 @@ from reference import Range, Rows, Source, Unbounded, avg, columns, count, min_,
 from reference.case import Case
 from reference.clock import MIN_TIME
 from reference.expressions import Call, Col, lit
+from reference.promises import inputs
+from reference.promises.arriving import may_arrive
 from reference.query import Join, Query, Union, WindowJoin, Within
 from reference.streams import (
     Between,
@@ -47,6 +50,7 @@ from spark_impl.operators import join
 from spark_impl.punctuation import keysets
 from spark_impl.punctuation.book import MOST, PromiseBook
 from spark_impl.punctuation.evidence import Evidence
+from spark_impl.punctuation.ledger import Ledger
 from spark_impl.punctuation.promised import Promised
 from spark_impl.streaming.buckets import owner
 from spark_impl.streaming.carrier import SHIFT
@@ -322,6 +326,37 @@ def test_rows_that_do_the_same_to_their_group_are_tried_once() -> None:
     lanes = f"S(k decimal(4,1), a decimal(4,1)): {rows} !(1.0,*)@6 ~1 / ~2 / ~20"
     seen = judged([parse_lanes(lanes).case(query)], 1)
     assert seen["due"] == seen["punctuations"] == 1
+
+
+def test_what_may_come_differs_where_someone_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tuples have four columns here, of which the join looks at two, and promises at all.
+
+    Its condition is never true, so all that stands for the tuples to come is tried, by the oracle
+    as well. Such a join took minutes for ten tuples, when each looked at all four.
+    """
+    source = Source("R", "k bigint", "a bigint", "e bigint", "f bigint")
+    first = source.window(Rows(1, ("f",))).select("k", "a", "e")
+    second = source.window(Range(10)).select("k", b=Col("a"), d=Col("e"), f=Col("f"))
+    third = source.window(Range(1)).select("k", g=Col("a"), h=Col("e"), m=Col("f"))
+    never = Call("is_null", (Call("coalesce", (Col("g"), Col("a"), Col("k"))),))
+    query = Join((first, second, third), ("k",), never)
+    rows = "!(*,*,-999..5,*)@10 (7,1,-999,20)@3 ~8 / !(*,1,*,20)@8 !(3,*,*,*)@9 ~9 / ~30"
+    case = parse_lanes(f"R(k bigint, a bigint, e bigint, f bigint): {rows}").case(query)
+    asked: Counter[str] = Counter()
+
+    def counted(label: str, whole: Any) -> Any:
+        def rows(*args: Any) -> Iterator[Any]:
+            asked[label] += 1
+            for number, row in enumerate(whole(*args), 1):
+                assert number <= 5_000, label
+                yield row
+
+        return rows
+
+    monkeypatch.setattr(Ledger, "_rows", counted("engine", Ledger._rows))
+    monkeypatch.setattr(inputs, "may_arrive", counted("oracle", may_arrive))
+    assert check_cases(InProcess(), [case]).conforms
+    assert set(asked) == {"engine", "oracle"}
 
 
 @pytest.mark.soak
