@@ -43,7 +43,7 @@ def near_matches(text: str, most: int = 3) -> list[str]:
     found = [name for name in names if len(wanted) > 2 and wanted in name.lower()]
     found += difflib.get_close_matches(text, names, most, cutoff=0.6)
     path = Path(text)
-    files = {file.name: str(path.with_name(file.name)) for file in _json_files(path.parent)}
+    files = {file.name: str(path.parent / file.name) for file in _json_files(path.parent)}
     found += [files[name] for name in difflib.get_close_matches(path.name, files, most, 0.75)]
     return list(dict.fromkeys(found))[:most]
 

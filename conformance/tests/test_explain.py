@@ -529,7 +529,10 @@ def test_missing_file_lists_near_matches(
     one_line(run("explain", "a\nb", capsys=capsys), "a\\nb")
 
 
-def test_near_matches_survive_odd_paths() -> None:
+def test_near_matches_survive_odd_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As the README's first command leaves one where the second is run.
+    (tmp_path / "report.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
     assert near_matches("/no/such/folder/x.json") == []
     assert near_matches("") == []
 
