@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.options import Options, hit, table
+from reference.clock import NEVER
 from reference.query import Join, Source, Windowed
 from reference.streams import Column
 from reference.types import BIGINT
@@ -172,20 +173,24 @@ def paper_steps(rows: int, gap: int = GAP, relevant: bool = True) -> list[Step]:
     return steps
 
 
-def least_held(steps: list[Step], window: int) -> int:
-    """What must be held at the end, counted by hand: live rows of a key that may still meet one."""
-    end = steps[-1].watermark
-    closed = [
-        np.concatenate([own.keys[own.times <= end] for own in (s.promises[n] for s in steps)])
-        for n in (0, 1)
-    ]
-    found = 0
+def least_held(steps: list[Step], window: int) -> list[int]:
+    """What must be held after each step, counted by hand: live rows of keys that are open."""
+    ends = np.array([step.watermark for step in steps])
+    found = np.zeros(len(steps), np.int64)
     for n in (0, 1):
-        for step in steps:
-            keys, times = step.rows[n].columns[0].to_numpy(), step.rows[n]["ts"]
-            live = times + window > end
-            found += int(np.count_nonzero(live & ~np.isin(keys, closed[1 - n])))
-    return found
+        rows = [step.rows[n] for step in steps]
+        keys = np.concatenate([own.columns[0].to_numpy() for own in rows])
+        times = np.concatenate([own["ts"] for own in rows])
+        promised = [step.promises[1 - n] for step in steps]
+        over = np.concatenate([own.keys for own in promised])
+        closed = np.full(1 + max(int(keys.max()), int(over.max())), NEVER)
+        np.minimum.at(closed, over, np.concatenate([own.times for own in promised]))
+        until = np.minimum(times + window, closed[keys])
+        # A row is there from the step in which it comes up to the one in which its time is over.
+        found += np.bincount(np.searchsorted(ends, times), minlength=len(ends)).cumsum()
+        gone = np.searchsorted(ends, np.maximum(until, times))
+        found -= np.bincount(gone, minlength=len(ends) + 1)[:-1].cumsum()
+    return found.tolist()
 
 
 def windows(options: Options) -> str:
@@ -218,14 +223,14 @@ def _by_window(options: Options, gap: int) -> tuple[str, str]:
     for seconds in WINDOWS:
         plain, ours = fastest(steps, Range(seconds * SECOND))
         speed = plain.seconds / ours.seconds
-        shares.append(ours.held[-1] / plain.held[-1])
+        held = [np.mean(own.held) for own in (plain, ours)]
+        shares.append(held[1] / held[0])
         least = least_held(steps, seconds * SECOND)
         rows.append(
             [
                 f"{seconds} s",
-                f"{plain.held[-1]:,}",
-                f"{ours.held[-1]:,}",
-                f"{least:,} {hit(ours.held[-1] == least)}",
+                *(f"{own:,.0f}" for own in held),
+                f"{np.mean(least):,.0f} {hit(ours.held == least)}",
                 f"{shares[-1]:.2f}",
                 f"{plain.rate:,.0f}",
                 f"{ours.rate:,.0f}",

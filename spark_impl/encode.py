@@ -171,6 +171,16 @@ def identify(hashes: Ints, columns: Sequence[pa.Array], others: Ints | None = No
     return Identity(ids, first, numbers[len(hashes) :])
 
 
+def identified(columns: Sequence[pa.Array], length: int) -> Identity:
+    """The rows numbered, by whatever hashes tell them apart."""
+    seed = 0
+    while True:
+        try:
+            return identify(hash_columns(columns, seed, length), columns)
+        except HashCollision:
+            seed += 1
+
+
 def numbered(hashes: Ints, columns: Sequence[pa.Array]) -> tuple[Ints, int]:
     """A number for each row, the same for equal ones, and how many numbers there can be.
 

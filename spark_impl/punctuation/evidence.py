@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from reference.clock import NEVER
 from reference.streams import Column, Constant, Nothing, OneOf, Punctuation, pattern_values
 from reference.types import Row, normal_row
 from spark_impl.punctuation.book import PromiseBook
@@ -24,9 +25,11 @@ class Evidence:
 
     >>> from reference import Constant, columns
     >>> seen = Evidence(columns("k bigint"))
-    >>> seen.admit((7,), 5, closed=None)
+    >>> seen.see((7,), 5)
     >>> seen.hear(Punctuation(4, (Constant(7),))), seen.hear(Punctuation(5, (Constant(7),)))
     (False, True)
+    >>> seen.limit((7,)), seen.limit((8,)) == NEVER
+    (5, True)
     """
 
     def __init__(self, columns: tuple[Column, ...]) -> None:
@@ -41,16 +44,16 @@ class Evidence:
     def __len__(self) -> int:
         return len(self.latest) + len(self.book)
 
-    def admit(self, row: Row, ts: int, closed: int | None) -> None:
-        """A tuple has arrived; late ones, by the watermark `closed` or a promise, do not count."""
-        if closed is not None and ts <= closed:
-            return
+    def limit(self, row: Row) -> int:
+        """The last time at which a tuple with these values is not late by a promise."""
+        about = self.book.index.about(row)
+        return min((promise.ts for promise in about if promise.matches(row)), default=NEVER)
+
+    def see(self, row: Row, ts: int) -> None:
+        """A tuple has arrived that is not late: late ones prove nothing."""
         row = normal_row(row)
         known = self.latest.get(row)
         if known is not None and known >= ts:
-            return
-        about = self.book.index.about(row)
-        if any(promise.ts < ts and promise.matches(row) for promise in about):
             return
         self.latest[row] = ts
         if known is None:

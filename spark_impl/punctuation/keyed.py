@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from reference.clock import MIN_TIME, NEVER
 from reference.streams import Column
-from spark_impl.encode import hash_columns, same_values, without_null
+from spark_impl.encode import hash_columns, identified, same_values, without_null
 from spark_impl.frame import (
     Bools,
     Frame,
@@ -40,7 +40,7 @@ from spark_impl.operators.base import Piece, State, seed_of, store_of
 from spark_impl.operators.join import JoinOperator
 from spark_impl.operators.leaf import SpanLeaf
 from spark_impl.plan import Plan, PlanState
-from spark_impl.punctuation.keysets import KeySet, KeySpace, identified
+from spark_impl.punctuation.keysets import KeySet, KeySpace
 from spark_impl.punctuation.snapshot import instant_of
 from spark_impl.store import Found, Store
 
@@ -146,7 +146,7 @@ class KeyedPromises:
         if self.pending[n].segments:
             promised = self.pending[n].rows()
             both = [self.space.columns(own) for own in (keys, promised)]
-            identity = identified(concat_columns(both))
+            identity = identified(concat_columns(both), len(keys) + len(promised))
             earliest = np.full(identity.count, NEVER, np.int64)
             np.minimum.at(earliest, identity.ids[len(keys) :], promised["ets"])
             first = earliest[identity.ids[: len(keys)]]

@@ -17,11 +17,9 @@ import pyarrow as pa
 
 from reference.streams import Column
 from spark_impl.encode import (
-    HashCollision,
-    Identity,
     from_ordered_bits,
     hash_columns,
-    identify,
+    identified,
     same_values,
 )
 from spark_impl.frame import Bools, Frame, Ints, empty_columns
@@ -271,7 +269,7 @@ class HashedKeys(KeySet):
         return found
 
     def extended(self, keys: Frame) -> tuple[Frame, HashedKeys]:
-        fresh = keys.only_numbers("h").take(identified(keys.columns).first)
+        fresh = keys.only_numbers("h").take(identified(keys.columns, len(keys)).first)
         fresh = fresh.where(~self.among(fresh))
         return fresh, self._with(fresh.columns) if len(fresh) else self
 
@@ -297,13 +295,3 @@ def _differ(hashes: Ints) -> bool:
 
 def _rehashed(seed: int, rows: Frame) -> Frame:
     return rows.with_numbers(h=hash_columns(rows.columns, seed, len(rows)))
-
-
-def identified(columns: Sequence[pa.Array]) -> Identity:
-    """The rows numbered, equal ones alike."""
-    seed = 0
-    while True:
-        try:
-            return identify(hash_columns(columns, seed, len(columns[0])), columns)
-        except HashCollision:
-            seed += 1

@@ -8,6 +8,9 @@ tells which values of the output are closed.
 A bucket decides alone, so it answers for a value only if all rows that have it are its own: for the
 values of the one column by which the rows are divided, or for all if there is one bucket only.
 
+Promises of a stream come from its gate, which has sorted out the false ones; or, if the bucket sees
+all tuples that they can be about, they come as they were made, and the bucket sorts them out.
+
 Over a join of two streams by one column promises mostly name values of that column. As long as they
 do, they are kept as columns (see `keyed`). The first that says something else has all of them
 opened up, and from then on they are kept and looked at one by one.
@@ -28,7 +31,7 @@ from reference.clock import MAX_TIME
 from reference.streams import Constant, Nothing, Punctuation, Wildcard, pattern_values
 from reference.types import Row, Value
 from spark_impl.convert import python_values
-from spark_impl.encode import HashCollision, Identity, hash_columns, identify, normal_doubles
+from spark_impl.encode import identified, normal_doubles
 from spark_impl.frame import Bools, Frame, Ints, concat, int_view, take_columns
 from spark_impl.horizon import Horizon
 from spark_impl.operators.base import State
@@ -43,8 +46,9 @@ from spark_impl.punctuation.questions import Origins, Question, Questions, origi
 from spark_impl.punctuation.watch import Watch
 from spark_impl.store import Store
 from spark_impl.streaming.buckets import bucket_of, owner
-from spark_impl.streaming.promisetable import PromiseTable, in_short
+from spark_impl.streaming.promisetable import PromiseTable, in_short, write_promises
 from spark_impl.streaming.stageplan import LateRowError, StreamPlan, stream_name
+from spark_impl.streaming.witnesses import Gate
 
 
 @dataclass
@@ -158,6 +162,12 @@ class Keeper:
         """All promises, as long as they are about the key of the join; then there are no books."""
         self.changed = False
         """Whether there is something that has to be written."""
+        self.gates = {
+            n: Gate(own.promised.columns, self.spec.scoped)
+            for n, own in enumerate(self.spec.inputs)
+            if own.judged and own.promised is not None
+        }
+        """By input, what tells whether a promise is false, where that is found out here."""
         self._telling = Frame([], {}, 0)
         """The keys that are closed since this step, as they go out."""
 
@@ -183,11 +193,18 @@ class Keeper:
 
     # --- rows -------------------------------------------------------------------------------------
 
-    def arrive(self, taken: dict[int, Frame], promises: Mapping[int, Sequence[bytes]]) -> int:
+    def arrive(
+        self,
+        taken: dict[int, Frame],
+        promises: Mapping[int, Sequence[bytes]],
+        closed: int | None = None,
+    ) -> tuple[int, int]:
         """Take in a step: rows, which become what the operators see of them, and promises.
 
-        Gives the number of rows that are late because they break a promise.
+        `closed` is what the watermark had closed before. Gives the number of rows that are late
+        because they break a promise, and that of the promises that are false.
         """
+        promises, broken = self._judged(taken, promises, closed)
         sent = [(number, blob) for number, blobs in promises.items() for blob in blobs]
         about_keys = [] if self.keyed is None else [self._naming_keys(*own) for own in sent]
         if None in about_keys:
@@ -206,7 +223,27 @@ class Keeper:
             for (number, _), heard in zip(sent, about_keys, strict=True):
                 for keys, times in heard or ():
                     self.keyed.hear(self.stage.side_of[number], keys, times)
-        return late
+        return late, broken
+
+    def _judged(
+        self,
+        taken: Mapping[int, Frame],
+        promises: Mapping[int, Sequence[bytes]],
+        closed: int | None,
+    ) -> tuple[Mapping[int, Sequence[bytes]], int]:
+        """The promises that hold, and the number of those that were found to be false."""
+        held, broken = dict(promises), 0
+        for number, gate in self.gates.items():
+            rows, heard = taken.get(number), promises.get(number, ())
+            if rows is None and not heard:
+                continue
+            tuples = [] if rows is None else [self.spec.inputs[number].promised_of(rows, self.lead)]
+            good, false = gate.step(tuples, heard, closed)
+            self.changed = True
+            if false:
+                held[number] = [write_promises(good, gate.columns)] if good else []
+                broken += false
+        return held, broken
 
     def step(
         self, state: PlanState, taken: Mapping[int, Frame], watermark: int | None
@@ -512,18 +549,20 @@ class Keeper:
         """What is kept as columns and must survive a restart."""
         return [] if self.keyed is None else [self.keyed.pieces()]
 
-    def to_bytes(self) -> bytes:
-        """What else must survive."""
-        return json.dumps(
+    def to_bytes(self) -> bytes | None:
+        """What else must survive, if there is anything."""
+        if self.keyed is not None and not self.gates:
+            return None
+        books = [
             [
-                [
-                    case,
-                    [[n, heard.to_json()] for n, heard in book.heard.items()],
-                    book.questions.to_json(),
-                ]
-                for case, book in self.books.items()
+                case,
+                [[n, heard.to_json()] for n, heard in book.heard.items()],
+                book.questions.to_json(),
             ]
-        ).encode()
+            for case, book in self.books.items()
+        ]
+        gates = [[n, gate.to_json()] for n, gate in self.gates.items()]
+        return json.dumps([None if self.keyed is not None else books, gates]).encode()
 
     @classmethod
     def restored(
@@ -531,11 +570,14 @@ class Keeper:
     ) -> Keeper:
         """Undo `pieces` and `to_bytes`."""
         made = cls(stage, bucket)
+        books, gates = json.loads(data) if data else (None, ())
         if pieces and made.keyed is not None:
             made.keyed = KeyedPromises(made.keyed.join, pieces[0])
-        elif data:
+        elif books is not None:
             made.keyed = None
-        for case, heard, asked in json.loads(data) if data else ():
+        for n, known in gates:
+            made.gates[n] = Gate(made.gates[n].columns, made.spec.scoped, known)
+        for case, heard, asked in books or ():
             book = made._book(case)
             for n, written in heard:
                 book.heard[n] = PromiseBook.from_json(written, stage.inputs[n].all_columns)
@@ -573,7 +615,7 @@ class _Seen:
 
     def _found(self, places: Sequence[int]) -> tuple[Ints, list[tuple[int, Row]]]:
         chosen = [self.columns[at] for at in places]
-        identity = _identified([*self.scope, *chosen], self.length)
+        identity = identified([*self.scope, *chosen], self.length)
         picked = pa.array(identity.first)
         every = self.promised.all_columns
         lists: list[list[Value]] = [[None] * identity.count for _ in every]
@@ -588,15 +630,6 @@ def _time(promise: Punctuation) -> int:
     return promise.ts
 
 
-def _identified(columns: Sequence[pa.Array], length: int) -> Identity:
-    seed = 0
-    while True:
-        try:
-            return identify(hash_columns(columns, seed, length), columns)
-        except HashCollision:
-            seed += 1
-
-
 def canonical(rows: Frame) -> Frame:
     """Entries without those that cancel each other at one instant.
 
@@ -606,7 +639,7 @@ def canonical(rows: Frame) -> Frame:
     if not bool(minus.any()) or bool(minus.all()):
         return rows
     times = pa.array(rows["ts"])
-    kind = _identified([*rows.columns, times], len(rows)).ids
+    kind = identified([*rows.columns, times], len(rows)).ids
     net = np.bincount(kind, weights=rows["sign"]).astype(np.int64)
     copies = np.bincount(kind)
     if bool((np.abs(net) == copies).all()):

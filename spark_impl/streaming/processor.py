@@ -24,13 +24,17 @@ STEPPED: Final = "bucket int, rows binary, held bigint, late bigint"
 """What a step of a bucket sends: its output, and what the metrics count."""
 
 
+BROKEN: Final = "broken"
+
+
 def counters(spec: StageSpec) -> tuple[str, ...]:
-    """The kinds of work that the metrics of a stage count, if an algorithm does it."""
-    return () if spec.algorithm is None else COUNTERS
+    """What else the metrics of a stage count: work, if an algorithm does it, and false promises."""
+    work = () if spec.algorithm is None else COUNTERS
+    return (*work, BROKEN) if spec.judges else work
 
 
 def stepped_schema(spec: StageSpec) -> str:
-    """What a step of a bucket sends, and the work of its algorithm in this step."""
+    """What a step of a bucket sends, and what else is counted of it."""
     return ", ".join([STEPPED, *(f"{name} bigint" for name in counters(spec))])
 
 
@@ -54,11 +58,14 @@ class StageProcessor(BucketProcessor):
         taken = {n: on_time(self.spec.inputs[n], rows, closed) for n, rows in arrived.rows.items()}
         late = sum(map(len, arrived.rows.values())) - sum(map(len, taken.values()))
         blob = None
-        work = dict.fromkeys(counters(self.spec), 0)
+        counted = dict.fromkeys(counters(self.spec), 0)
         keeper = None
         if self.spec.punctuated:
             keeper = self._keeper(key, plan, kept)
-            late += keeper.arrive(taken, arrived.promises)
+            more, broken = keeper.arrive(taken, arrived.promises, closed)
+            late += more
+            if self.spec.judges:
+                counted[BROKEN] = broken
         moves = any(map(len, taken.values())) or _is_due(state, limit, clock)
         if moves or (keeper is not None and (keeper.changed or not keeper.is_blank)):
             before = plan.work(state)
@@ -68,7 +75,7 @@ class StageProcessor(BucketProcessor):
             else:
                 state, made = keeper.step(state, taken, limit)
                 kept = tuple(keeper.pieces())
-            work = {name: done - before[name] for name, done in plan.work(state).items()}
+            counted |= {name: done - before[name] for name, done in plan.work(state).items()}
             token = self._memory.keep(key, (*state, *kept))
             clock = replace(clock, token=token, held=rows_held(state))
             sent = [
@@ -81,10 +88,10 @@ class StageProcessor(BucketProcessor):
             if self.trace is not None:
                 write_trace(Path(self.trace), self.spec.label, key[0], plan, state)
         if keeper is not None:
-            written = keeper.to_bytes() if keeper.changed and keeper.keyed is None else None
+            written = keeper.to_bytes() if keeper.changed else None
             self._memory.keep_promises(key, keeper, written)
             keeper.changed = False
-        return clock, blob, {"late": late, **work}
+        return clock, blob, {"late": late, **counted}
 
     def _keeper(self, key: Any, plan: StreamPlan, kept: PlanState) -> Keeper:
         by_algorithm = self.spec.algorithm is not None

@@ -48,6 +48,7 @@ from spark_impl.streaming.buckets import labels
 from spark_impl.streaming.gate import GATED, PROMISES, TUPLES, GateProcessor, GateSpec
 from spark_impl.streaming.promisetable import PromiseOf, write_promises
 from spark_impl.streaming.shell import Shell
+from spark_impl.streaming.spreading import Spreader
 from spark_impl.streaming.wire import PACKED, Packer
 from spark_impl.times import Clock
 
@@ -186,8 +187,17 @@ class Promises:
         """Whether every promise names the values that it is about."""
         return not any(column.is_range for column in self.columns)
 
-    def written(self) -> DataFrame:
-        """The promises as messages to the gate."""
+    @property
+    def names_one(self) -> bool:
+        """Whether every promise names just one value, and by the schema alone that is certain."""
+        if len(self.columns) != 1:
+            return False
+        (own,) = self.columns
+        single = not isinstance(own.given, T.StructType | T.ArrayType)
+        return single and not self.df.schema.fields[own.at].nullable
+
+    def written(self, spreader: Spreader | None = None) -> DataFrame:
+        """The promises as they were made, in writing: as messages to the gate, or to buckets."""
         rows = self.df.toDF(*(f"c{at}" for at in range(len(self.df.columns))))
         own = Clock(self.df.schema.fields[self.time].dataType)
         missing = F.raise_error(F.lit("a promise has NULL as its time")).cast("bigint")
@@ -199,7 +209,7 @@ class Promises:
         for column in self.columns:
             made += column.pattern(names)
         places = tuple(column.place for column in self.columns)
-        writer = PromiseWriter(self.models, places, self.scope is not None)
+        writer = PromiseWriter(self.models, places, self.scope is not None, spreader)
         return rows.select(*made).mapInArrow(writer, PACKED)
 
     def gated(self, stream: DataFrame, scoped: bool, label: str) -> DataFrame:
@@ -262,20 +272,26 @@ class PromiseWriter:
     places: tuple[int, ...]
     """By what number each column goes in the names of the patterns' columns."""
     scoped: bool
+    spreader: Spreader | None = None
+    """Sends them to the buckets of a stage; without it they go to the gate."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The promises of one partition."""
         for batch in batches:
-            if batch.num_rows:
-                blob = write_promises(self._promises(batch), self.columns)
-                yield pa.RecordBatch.from_arrays(
-                    [
-                        pa.array(labels(1), pa.int32()),
-                        pa.array([PROMISES], pa.int32()),
-                        pa.array([blob], pa.binary()),
-                    ],
-                    ["bucket", "input", "rows"],
-                )
+            if not batch.num_rows:
+                continue
+            if self.spreader is not None:
+                yield self.spreader.sent(self._promises(batch))
+                continue
+            blob = write_promises(self._promises(batch), self.columns)
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array(labels(1), pa.int32()),
+                    pa.array([PROMISES], pa.int32()),
+                    pa.array([blob], pa.binary()),
+                ],
+                ["bucket", "input", "rows"],
+            )
 
     def _promises(self, batch: pa.RecordBatch) -> Iterator[PromiseOf]:
         times = batch.column("ts").to_pylist()

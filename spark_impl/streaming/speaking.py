@@ -16,6 +16,7 @@ from spark_impl.punctuation.promised import Promised
 from spark_impl.punctuation.questions import origins
 from spark_impl.sparktypes import flattened, parts
 from spark_impl.streaming.promises import Promises
+from spark_impl.streaming.spreading import Spreader
 
 HIDDEN = "hidden"
 """A column beside the user's. Of a stream: the columns of its promises, as they came in. Of a
@@ -33,6 +34,10 @@ class Speaking:
     names_values: bool
     gate: Callable[[Any], DataFrame] | None = None
     """Of a stream: makes the promises that hold. A stage tells its promises among its rows."""
+    made: Callable[[Spreader], DataFrame] | None = None
+    """Of a stream: makes all promises, false ones too, and has them spread."""
+    names_one: bool = False
+    """Whether every promise names just one value of the one column that there is."""
 
     def moved(self, moves: Sequence[int | None]) -> Speaking:
         """After a change of the columns; `moves` says which of the old ones each new one is."""
@@ -60,7 +65,14 @@ def of_stream(promises: Promises, width: int, gate: Callable[[Any], DataFrame]) 
     """The promises of a stream of so many columns."""
     known = {column.place: at for at, column in enumerate(promises.columns)}
     places = tuple(known.get(place) for place in range(width))
-    return Speaking(promises.models, places, promises.names_values, gate)
+    return Speaking(
+        promises.models,
+        places,
+        promises.names_values,
+        gate,
+        promises.written,
+        promises.names_one,
+    )
 
 
 def of_stage(query: Query, fields: Fields) -> Speaking:

@@ -61,11 +61,27 @@ class Input:
     """What promises about it speak of, if there are any in the stage."""
     lost: tuple[int, ...] = field(default=(), repr=False)
     """The columns of the promises that are not seen, and come after those that are."""
+    judged: bool = field(default=False, repr=False)
+    """Whether promises come as they were made, so that the stage sorts out the false ones."""
 
     @property
     def is_stream(self) -> bool:
         """Whether it has tuples as they came, some of which may be late."""
         return self.window is not None
+
+    def promised_of(self, rows: Frame, lead: int) -> Frame:
+        """Of rows as they came, the columns that promises can be about."""
+        assert self.promised is not None
+        seen = len(self.columns)
+        places = [
+            self.promised.origins.index(at)
+            if at in self.promised.origins
+            else seen + self.lost.index(at)
+            for at in range(len(self.promised.columns))
+        ]
+        return rows.with_columns(
+            [*rows.columns[:lead], *(rows.columns[lead + at] for at in places)]
+        )
 
 
 @dataclass(frozen=True)
@@ -90,6 +106,11 @@ class StageSpec:
         return any(own.promised is not None for own in self.inputs)
 
     @property
+    def judges(self) -> bool:
+        """Whether it sorts out false promises."""
+        return any(own.judged for own in self.inputs)
+
+    @property
     def numbers(self) -> tuple[str, ...]:
         """What it sends beside the columns.
 
@@ -105,7 +126,8 @@ class StageSpec:
         """What a checkpoint must have been written by; user functions have no lasting names."""
         plain = re.sub(r"udaf_\d+", "udaf", repr((self.query, self.inputs)))
         if self.punctuated:
-            plain += repr([(own.promised, own.lost) for own in self.inputs]) + repr(self.asks)
+            about = [(own.promised, own.lost, own.judged) for own in self.inputs]
+            plain += repr(about) + repr(self.asks)
         by = f" by {self.algorithm}" if self.algorithm else ""
         return f"{self.output} {self.scoped} {self.buckets} {plain}{by}".encode()
 

@@ -95,25 +95,29 @@ def stage(
     top = spec.plan().top
 
     def rows(wiring: Wiring, output: str) -> DataFrame:
-        packed = [
-            _packed(wiring, number, branch.rows(wiring, DELTA), own, places, columns, scoped)
-            for number, (own, (branch, places, columns)) in enumerate(
-                zip(inputs, sent, strict=True)
-            )
-        ]
-        for number, (own, (branch, places, _)) in enumerate(zip(inputs, sent, strict=True)):
-            if branch.speaking is not None and branch.speaking.gate is not None and own.promised:
+        packed, told = [], []
+        own_inputs = list(inputs)
+        for number, (own, (branch, places, columns)) in enumerate(zip(inputs, sent, strict=True)):
+            rows_of = branch.rows(wiring, DELTA)
+            packed.append(_packed(wiring, number, rows_of, own, places, columns, scoped))
+            speaking = branch.speaking
+            if speaking is not None and speaking.gate is not None and own.promised:
                 spreader = _spreader(wiring, number, own.promised, places, scoped)
-                packed.append(branch.speaking.gate(wiring).mapInArrow(spreader, PACKED))
+                if speaking.made is not None and _sees_all(wiring, branch, own.promised, places):
+                    own_inputs[number] = replace(own, judged=True)
+                    told.append(speaking.made(spreader))
+                else:
+                    told.append(speaking.gate(wiring).mapInArrow(spreader, PACKED))
         numbered = replace(
             spec,
+            inputs=tuple(own_inputs),
             output=output,
             buckets=wiring.buckets,
             label=f"{next(wiring.numbers)} {label}",
             # If all is in one place, all can be answered there.
             asks=asks if punctuated and any(keys) and wiring.buckets > 1 else None,
         )
-        return _run(wiring, numbered, reduce(DataFrame.unionAll, packed), fields)
+        return _run(wiring, numbered, reduce(DataFrame.unionAll, [*packed, *told]), fields)
 
     how = "columnar step function" if algorithm is None else algorithm.name
     how += "" if any(keys) else " in one bucket, for want of keys"
@@ -158,6 +162,22 @@ def _speaking_of(own: Input, branch: Branch, fields: Fields) -> Input:
         every = range(len(promised.columns))
         lost = tuple(at for at in every if at not in promised.origins)
     return replace(own, promised=promised, lost=lost)
+
+
+def _sees_all(
+    wiring: Wiring, branch: Branch, promised: Promised, keys: Sequence[int] | None
+) -> bool:
+    """Whether a bucket gets all tuples that a promise it hears can be about.
+
+    Then it can tell by itself whether the promise is false. So it is if all tuples are in one
+    place, and if each promise names one value of the column by which they are divided.
+    """
+    speaking = branch.speaking
+    if speaking is None or not branch.whole:
+        return False
+    if not keys or wiring.buckets == 1:
+        return True
+    return speaking.names_one and len(keys) == 1 and promised.origins[keys[0]] is not None
 
 
 def _spreader(

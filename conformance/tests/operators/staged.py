@@ -44,7 +44,7 @@ from reference.query import (
     WindowJoin,
     walk,
 )
-from reference.streams import Between, Punctuation
+from reference.streams import Between, Column, Constant, Punctuation
 from reference.windows import Range, Rows, Unbounded, Window
 from spark_impl import by_algorithm
 from spark_impl.layout import Fields, layout_leaves, part_places, part_types, shared_layout
@@ -58,7 +58,7 @@ from spark_impl.streaming.carrier import SHIFT, closed_by
 from spark_impl.streaming.flow import Branch, Flow, Wiring
 from spark_impl.streaming.gate import PROMISES, GateProcessor, GateSpec
 from spark_impl.streaming.processor import StageProcessor
-from spark_impl.streaming.promisetable import write_promises
+from spark_impl.streaming.promisetable import lone_constant, write_promises
 from spark_impl.streaming.speaking import Speaking, stage_places
 from spark_impl.streaming.spreading import Spreader
 from spark_impl.streaming.stageplan import Input, StageSpec
@@ -129,36 +129,57 @@ class _Stream:
 
 
 @dataclass
-class _Gate:
-    """Stands for the DataFrame that a gate makes."""
+class _Made:
+    """Stands for the DataFrame of promises as they were made, in writing."""
 
     source: Source
-    name: str = field(default_factory=lambda: f"gate{next(_names)}")
-    disk: Disk = field(default_factory=Disk)
+    about: tuple[int, ...]
+    """The columns that promises can be about."""
     spreader: Spreader | None = None
 
-    def mapInArrow(self, spreader: Spreader, schema: str) -> _Gate:  # noqa: N802
-        return _Gate(self.source, spreader=spreader)
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return tuple(self.source.columns[at] for at in self.about)
+
+    def written(self, batch: _Batch) -> list[bytes]:
+        promises = [
+            (case, Punctuation(own.ts, tuple(own.patterns[at] for at in self.about)))
+            for case, own in batch.promises[self.source.name]
+        ]
+        return [write_promises(promises, self.columns)] if promises else []
 
     def sent(self, batch: _Batch) -> Iterator[pa.RecordBatch]:
+        return self.spread(self.written(batch))
+
+    def spread(self, blobs: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
         assert self.spreader is not None
-        columns = self.source.columns
+        for blob in blobs:
+            table = pa.record_batch([pa.array([blob], pa.binary())], ["rows"])
+            yield from self.spreader(iter([table]))
+
+
+@dataclass
+class _Gate(_Made):
+    """Stands for the DataFrame that a gate makes."""
+
+    name: str = field(default_factory=lambda: f"gate{next(_names)}")
+    disk: Disk = field(default_factory=Disk)
+
+    def mapInArrow(self, spreader: Spreader, schema: str) -> _Gate:  # noqa: N802
+        return _Gate(self.source, self.about, spreader)
+
+    def sent(self, batch: _Batch) -> Iterator[pa.RecordBatch]:
         tuples = batch.tuples[self.source.name]
-        names = [f"p{at}" for at in range(len(columns))]
-        rows = tuples.select([*(f"q{at}" for at in range(len(columns))), "ts", "scope"])
+        names = [f"p{at}" for at in range(len(self.about))]
+        rows = tuples.select([*(f"q{at}" for at in range(len(self.about))), "ts", "scope"])
         rows = rows.rename_columns([*names, "ts", "scope"])
-        packer = Packer(0, len(columns), None, ("ts",), True, 1)
+        packer = Packer(0, len(self.about), None, ("ts",), True, 1)
         inbox = _inbox(packer(iter(rows.to_batches())))
-        promises = batch.promises[self.source.name]
-        if promises:
-            blob = write_promises(promises, columns)
+        for blob in self.written(batch):
             inbox.setdefault(labels(1)[0], []).append(Packed(PROMISES, blob))
-        processor = GateProcessor(GateSpec(columns, True, "gate"), self.name)
+        processor = GateProcessor(GateSpec(self.columns, True, "gate"), self.name)
         out, self.disk = _worked(processor, self.disk, inbox, batch.watermark, 1)
-        for row in out:
-            if row.rows is not None:
-                table = pa.record_batch([pa.array([row.rows], pa.binary())], ["rows"])
-                yield from self.spreader(iter([table]))
+        return self.spread([row.rows for row in out if row.rows is not None])
 
 
 @dataclass
@@ -166,7 +187,7 @@ class _Stage:
     """Stands for the DataFrame that a stage makes."""
 
     spec: StageSpec
-    inputs: list[_Input | _Gate]
+    inputs: list[_Input | _Made]
     fields: Fields
     trace: str
     name: str = field(default_factory=lambda: f"stage{next(_names)}")
@@ -382,12 +403,16 @@ class _StagedRun(StreamRun):
         (own,) = made.branches
         own = replace(own, window=window)
         if self.punctuated:
-            gate = _Gate(source)
+            by_key = self._names_keys(source)
+            about = (0,) if by_key else tuple(range(len(fields)))
+            gate = _Gate(source, about)
             speaking = Speaking(
-                source.columns,
-                tuple(range(len(fields))),
+                gate.columns,
+                tuple(at if at in about else None for at in range(len(fields))),
                 self._names_values,
                 lambda wiring: gate,  # type: ignore[arg-type, return-value]
+                lambda spreader: _Made(source, about, spreader),  # type: ignore[arg-type, return-value]
+                by_key,
             )
             own = replace(own, speaking=speaking)
         made = replace(made, branches=(own,), streams=(own,))
@@ -402,6 +427,18 @@ class _StagedRun(StreamRun):
             query = layout_leaves(layout)[0]
             return stages.stage([placed], layout, query, [keys], fields, "rows window")
         return made
+
+    def _names_keys(self, source: Source) -> bool:
+        """Whether all promises name one value of the first column, as a schema would show."""
+        promises = [
+            element
+            for case in self.cases
+            for element in case.streams[source.name].elements
+            if isinstance(element, Punctuation)
+        ]
+        return bool(promises) and all(
+            lone_constant(own) == 0 and own.patterns[0] != Constant(None) for own in promises
+        )
 
     @property
     def _names_values(self) -> bool:

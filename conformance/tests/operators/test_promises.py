@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any, TypeAlias
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -54,11 +55,18 @@ from spark_impl.punctuation.ledger import Ledger
 from spark_impl.punctuation.promised import Promised
 from spark_impl.streaming.buckets import owner
 from spark_impl.streaming.carrier import SHIFT
+from spark_impl.streaming.gate import GateProcessor
 from spark_impl.streaming.keeper import Keeper, StagePunctuator, canonical
 from spark_impl.streaming.promises import PromiseWriter
-from spark_impl.streaming.promisetable import PromiseOf, PromiseTable, read_promises
+from spark_impl.streaming.promisetable import (
+    PromiseOf,
+    PromiseTable,
+    read_promises,
+    write_promises,
+)
 from spark_impl.streaming.spreading import Spreader, told_in
 from spark_impl.streaming.stageplan import Input, LateRowError, StageSpec
+from spark_impl.streaming.witnesses import Gate
 
 K = columns("k bigint")
 KV = columns("k bigint", "v string")
@@ -124,6 +132,54 @@ def test_buckets_pass_on_promises_about_their_own_values(name: str) -> None:
     assert insight(query, 3).columns == frozenset({"k"})
     seen = judged(cases_of(query, 16, restarts=False), buckets=3)
     assert seen["due"]
+
+
+def naming_one_key(case: Case) -> Case:
+    """The same case with promises that name one key each; more of them are false than before."""
+    streams = {}
+    for name, stream in case.streams.items():
+        keys = [own.row[0] for own in stream.elements if isinstance(own, StreamTuple)]
+        known = [key for key in keys if key is not None] or [1]
+        elements = []
+        for number, element in enumerate(stream.elements):
+            if isinstance(element, Punctuation):
+                key = Constant(known[number % len(known)])
+                element = replace(
+                    element, patterns=(key, *[Wildcard()] * (len(stream.columns) - 1))
+                )
+            elements.append(element)
+        streams[name] = replace(stream, elements=tuple(elements))
+    return replace(case, streams=streams)
+
+
+@pytest.mark.parametrize("buckets", [1, 3])
+@pytest.mark.parametrize("name", ["join", "join over time", "group by", "distinct", "chain"])
+def test_buckets_judge_promises_about_their_own_keys(name: str, buckets: int) -> None:
+    """Where all tuples that a promise can be about are in its bucket, there is no gate."""
+    made = cases_of(QUERIES[name], 24, restarts=name in ("join", "group by"))
+    cases = [*map(naming_one_key, made)]
+    with mock.patch.object(GateProcessor, "work", side_effect=AssertionError):
+        seen = judged(cases, buckets)
+    assert seen["broken"]
+    assert seen["late"]
+    assert seen["punctuations"]
+    assert name not in ("join", "group by") or seen["restarted"]
+
+
+@pytest.mark.parametrize("name", ["minus", "join"])
+def test_other_promises_go_through_a_gate(name: str) -> None:
+    """A row may be in another bucket than the rows that prove a promise about it false."""
+    cases = cases_of(QUERIES[name], 4, restarts=False)
+    steps: Counter[str] = Counter()
+    work = GateProcessor.work
+
+    def counted(self: GateProcessor, *args: Any) -> Any:
+        steps["gate"] += 1
+        return work(self, *args)
+
+    with mock.patch.object(GateProcessor, "work", counted):
+        judged(cases, buckets=3)
+    assert steps["gate"]
 
 
 def test_a_row_that_ends_at_the_next_instant_holds_no_promise_back() -> None:
@@ -373,20 +429,42 @@ def test_generated_queries_with_promises_conform_at_length(depth: int, buckets: 
 # --- the gate -------------------------------------------------------------------------------------
 
 
+def gate_frame(*tuples: tuple[int, int]) -> Frame:
+    keys, times = zip(*tuples, strict=True)
+    return Frame([pa.array(keys, pa.int64())], {"ts": np.array(times)}, len(keys))
+
+
+def gate_step(gate: Gate, rows: Frame, *promises: Punctuation, closed: int | None = None) -> int:
+    """How many promises the gate has found false."""
+    blobs = [write_promises([(0, own) for own in promises], K)] if promises else []
+    return gate.step([rows], blobs, closed)[1]
+
+
 def test_a_late_tuple_proves_nothing() -> None:
-    seen = Evidence(K)
-    seen.admit((7,), 5, closed=None)
-    assert seen.hear(Punctuation(6, (Constant(7),)))
-    seen.admit((7,), 9, closed=None)
-    assert seen.hear(Punctuation(8, (Between(0, 10),)))
-    seen.admit((8,), 3, closed=4)
-    assert seen.hear(Punctuation(2, (Constant(8),)))
-    assert not seen.hear(Punctuation(4, (OneOf((7, 8)),)))
+    gate = Gate(K, False)
+    assert not gate_step(gate, gate_frame((7, 5)), Punctuation(6, (Constant(7),)))
+    # It breaks the promise, and so it is no witness against another one.
+    assert not gate_step(gate, gate_frame((7, 9)), Punctuation(8, (Between(0, 10),)))
+    # Neither is one that the watermark has closed.
+    assert not gate_step(gate, gate_frame((8, 3)), Punctuation(2, (Constant(8),)), closed=4)
+    assert gate_step(gate, gate_frame((99, 9)), Punctuation(4, (OneOf((7, 8)),))) == 1
+
+
+def test_of_many_tuples_the_latest_in_time_proves() -> None:
+    gate = Gate(K, False)
+    assert not gate_step(gate, gate_frame((1, 0)), Punctuation(6, (Constant(7),)))
+    # Of value 7 the tuples up to 6 count, in whatever order they come; of value 8 all do.
+    rows = gate_frame((8, 4), (7, 9), (7, 6), (8, 2), (7, 3))
+    assert not gate_step(gate, rows)
+    assert gate_step(gate, gate_frame((1, 0)), Punctuation(5, (Constant(7),))) == 1
+    assert gate_step(gate, gate_frame((1, 0)), Punctuation(3, (Constant(8),))) == 1
+    assert not gate_step(gate, gate_frame((1, 0)), Punctuation(4, (Constant(8),)))
+    assert not gate_step(gate, gate_frame((1, 0)), Punctuation(6, (Constant(7),)))
 
 
 def test_evidence_survives_in_writing() -> None:
     seen = Evidence(KV)
-    seen.admit((None, "x"), 5, closed=None)
+    seen.see((None, "x"), 5)
     seen.hear(Punctuation(9, (Wildcard(), Nothing())))
     again = Evidence.from_json(seen.to_json(), KV)
     assert (again.latest, again.book.promises) == (seen.latest, seen.book.promises)
@@ -642,10 +720,10 @@ def test_promises_about_keys_that_are_numbers_change_no_row(
                 made = [(0, Punctuation(10 * key + 13, (Constant(key),))) for key in over]
                 promises[n] = [PromiseTable.of(made, K).to_bytes()]
             if punctuated:
-                assert keeper.arrive(taken, promises) == 0
+                assert keeper.arrive(taken, promises) == (0, 0)
                 state, sent = keeper.step(state, taken, low + 5)
                 kept, data = keeper.pieces(), keeper.to_bytes()
-                keeper = Keeper.restored(stage, 0, kept, data if keeper.keyed is None else None)
+                keeper = Keeper.restored(stage, 0, kept, data)
             else:
                 state, delta = plan.take(state, taken, Horizon.at(low + 5))
                 sent = [delta.rows]
@@ -739,7 +817,7 @@ def kept_by_step(
             number += len(keys)
             taken[n] = Frame([*case, pa.array(keys), pa.array(values)], {"ts": times}, len(keys))
         sent = {n: [PromiseTable.of(own, K).to_bytes()] for n, own in enumerate(promises)}
-        late = keeper.arrive(taken, sent)
+        late, _ = keeper.arrive(taken, sent)
         state, made = keeper.step(state, taken, watermark)
         assert keeper.keyed is not None
         assert keeper.keyed.space.is_ranged != scoped
