@@ -1,8 +1,9 @@
 """Joins with promises beside the plain join: rows held, and rows a second.
 
 What is measured is the stage of a join as a Spark task runs it, one bucket, without Spark: the same
-operators, the same keeper of promises, the same way with memory. Both run on the same rows, cut
-into the same steps. Seconds are those of the processor, because nothing here waits for anything.
+operators, the same keeper of promises, which also finds out which ones are false, the same way with
+memory. Both run on the same rows, cut into the same steps. Seconds are those of the processor,
+because nothing here waits for anything.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ def join(steps: list[Step], window: Window, punctuated: bool) -> Measured:
     """Run the join over the steps."""
     promised = [Promised((KEY,), (0, None), own, names_values=True) for own in SIDES]
     inputs = tuple(
-        Input(n, own, window, promised=promised[n] if punctuated else None)
+        Input(n, own, window, promised=promised[n] if punctuated else None, judged=punctuated)
         for n, own in enumerate(SIDES)
     )
     leaves = tuple(Windowed(Source(f"in{n}", *own), Unbounded()) for n, own in enumerate(SIDES))

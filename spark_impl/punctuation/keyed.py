@@ -41,6 +41,7 @@ from spark_impl.operators.join import JoinOperator
 from spark_impl.operators.leaf import SpanLeaf
 from spark_impl.plan import Plan, PlanState
 from spark_impl.punctuation.keysets import KeySet, KeySpace
+from spark_impl.punctuation.latest import LatestTimes
 from spark_impl.punctuation.snapshot import instant_of
 from spark_impl.store import Found, Store
 
@@ -90,8 +91,14 @@ class KeyedJoin:
 class KeyedPromises:
     """The promises of both inputs of such a join, and what follows from them."""
 
-    def __init__(self, join: KeyedJoin, state: State | None = None) -> None:
-        """`state` has the pieces that were kept, if any."""
+    def __init__(
+        self, join: KeyedJoin, state: State | None = None, judged: Sequence[int] = ()
+    ) -> None:
+        """`state` has the pieces that were kept, if any.
+
+        `judged` are the sides whose promises come as they were made, false ones too; then keys
+        are ranged.
+        """
         self.join = join
         self.space = space = join.space
         of = state if state is not None else {}
@@ -102,6 +109,10 @@ class KeyedPromises:
         self.open = store_of(of, "open") if of else asked
         """Keys of which there is more to come, as far as is known; `ets` is the last instant at
         which that can be so, and `side` the side that is shut."""
+        self.seen = {
+            n: LatestTimes.restored(f"seen{n}", of) if of else LatestTimes() for n in judged
+        }
+        """Of these sides, what has arrived."""
         self._heard: list[list[Frame]] = [[], []]
         self._none = none = space.empty()
         self._fresh = [_Fresh(none, none, none)] * 2
@@ -120,6 +131,8 @@ class KeyedPromises:
         made: dict[str, Piece] = {f"pending{n}": self.pending[n] for n in SIDES}
         for n in SIDES:
             made |= self.shut[n].pieces(f"shut{n}")
+        for n, seen in self.seen.items():
+            made |= seen.pieces(f"seen{n}")
         return {**made, "open": self.open}
 
     # --- before the operators ---------------------------------------------------------------------
@@ -155,9 +168,34 @@ class KeyedPromises:
             first[shut] = MIN_TIME
         return first
 
-    def hear(self, n: int, keys: Sequence[pa.Array], times: Ints) -> None:
-        """An input has made promises about these keys, none of them NULL."""
-        self._heard[n].append(self.space.keys(keys).with_numbers(ets=times))
+    def see(self, n: int, rows: Frame) -> None:
+        """Rows of an input have arrived, none of them late."""
+        seen = self.seen.get(n)
+        if seen is None or not len(rows):
+            return
+        columns, times = self.join.keys(n, rows), rows["ts"]
+        keys = self.space.keys(columns)["h"]
+        if columns[0].null_count:
+            keyed = without_null(columns, len(rows))
+            seen.of_null = max(seen.of_null, int(times[~keyed].max()))
+            keys, times = keys[keyed], times[keyed]
+        seen.see(keys, times)
+
+    def hear(self, n: int, keys: Sequence[pa.Array], times: Ints) -> int:
+        """An input has made promises about these keys, none of them NULL.
+
+        Gives the number of those that are false.
+        """
+        heard = self.space.keys(keys).with_numbers(ets=times)
+        false = 0
+        if n in self.seen:
+            holds = self.seen[n].holding(heard["h"], times, self.shut[n])
+            if not bool(holds.all()):
+                heard = heard.where(holds)
+                false = len(holds) - len(heard)
+        if len(heard):
+            self._heard[n].append(heard)
+        return false
 
     def bind(self, watermark: int | None) -> bool:
         """Find out what is shut at the end of the step; says whether anything has changed."""
@@ -171,6 +209,8 @@ class KeyedPromises:
                 fresh[n], self.shut[n] = before[n].extended(keys)
         self._fresh = [self._sorted_out(n, fresh[n], before[1 - n]) for n in SIDES]
         self._gone = fresh[::-1]
+        for n, seen in self.seen.items():
+            seen.settle(self.shut[n])
         return any(own is not None for own in bound)
 
     def _bound(self, n: int, horizon: Horizon) -> Frame | None:

@@ -7,11 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from reference.streams import Column
+from reference.clock import MIN_TIME
+from reference.streams import Column, Constant, Punctuation
 from reference.types import Value
 from spark_impl.convert import cases_of, python_values
 from spark_impl.frame import Frame
 from spark_impl.punctuation.closed import ClosedValues
+from spark_impl.punctuation.evidence import Evidence
 from spark_impl.punctuation.keyed import SIDES, KeyedPromises
 from spark_impl.punctuation.keysets import HashedKeys, RangedKeys
 from spark_impl.punctuation.values import value_key
@@ -73,6 +75,25 @@ def opened(keyed: KeyedPromises) -> dict[int, Opened]:
         points = sorted(keyed.open.rows()["h"].tolist())
         own(0).done.add_ranges(_without(told, points))
     return found
+
+
+def witnesses(keyed: KeyedPromises, n: int) -> Evidence:
+    """What has arrived of a side, row by row; it must have been noted."""
+    seen = keyed.seen[n]
+    (column,) = keyed.join.schema
+    rows = seen.rows()
+    made = Evidence((column,))
+    values = python_values(keyed.space.columns(rows)[0], column)
+    made.latest = {(value,): ts for value, ts in zip(values, rows["ts"].tolist(), strict=True)}
+    if seen.of_null > MIN_TIME:
+        made.latest[None,] = seen.of_null
+    known = opened(keyed).get(0, Opened(column))
+    for ts, value in known.pending[n]:
+        made.book.add(Punctuation(ts, (Constant(value),)))
+    made.book.close(0, known.shut[n])
+    if seen.forgotten > MIN_TIME:
+        made.forgotten[0] = seen.forgotten
+    return made
 
 
 def _pairs(ranges: Frame) -> list[tuple[int, int]]:

@@ -39,7 +39,7 @@ from spark_impl.plan import PlanState
 from spark_impl.punctuation.any_join import AnyJoinRule
 from spark_impl.punctuation.book import PromiseBook, only_column
 from spark_impl.punctuation.keyed import SIDES, KeyedJoin, KeyedPromises
-from spark_impl.punctuation.opened import opened
+from spark_impl.punctuation.opened import opened, witnesses
 from spark_impl.punctuation.promised import Promised
 from spark_impl.punctuation.punctuator import Punctuator, Standing
 from spark_impl.punctuation.questions import Origins, Question, Questions, origins
@@ -133,6 +133,20 @@ class StagePunctuator:
         return {n: own.origins[keys[self.side_of[n]]] for n, own in self.inputs.items()}
 
     @cached_property
+    def judged_sides(self) -> tuple[int, ...]:
+        """The sides of such a join whose false promises can be found out by the key alone.
+
+        All that come as they were made, or none.
+        """
+        join = self.keyed_join
+        judged = [n for n, own in enumerate(self.plan.spec.inputs) if own.judged]
+        if join is None or not join.space.is_ranged:
+            return ()
+        if any(len(self.inputs[n].columns) != 1 or self.key_place[n] != 0 for n in judged):
+            return ()
+        return tuple(self.side_of[n] for n in judged)
+
+    @cached_property
     def join_keys(self) -> dict[int, list[tuple[str, int]]]:
         """Of a join, for each input the names of its keys and where all its columns have them."""
         rule = self.punctuator.rule
@@ -158,18 +172,23 @@ class Keeper:
         self.bucket = bucket
         self.books: dict[int, _Book] = {}
         join = stage.keyed_join
-        self.keyed = None if join is None else KeyedPromises(join)
+        self.keyed = None
+        if join is not None:
+            self.keyed = KeyedPromises(join, judged=stage.judged_sides)
         """All promises, as long as they are about the key of the join; then there are no books."""
         self.changed = False
         """Whether there is something that has to be written."""
-        self.gates = {
+        self.gates = {} if stage.judged_sides else self._new_gates()
+        """By input, what tells whether a promise is false, where that is found out here."""
+        self._telling = Frame([], {}, 0)
+        """The keys that are closed since this step, as they go out."""
+
+    def _new_gates(self) -> dict[int, Gate]:
+        return {
             n: Gate(own.promised.columns, self.spec.scoped)
             for n, own in enumerate(self.spec.inputs)
             if own.judged and own.promised is not None
         }
-        """By input, what tells whether a promise is false, where that is found out here."""
-        self._telling = Frame([], {}, 0)
-        """The keys that are closed since this step, as they go out."""
 
     @property
     def is_blank(self) -> bool:
@@ -204,12 +223,19 @@ class Keeper:
         `closed` is what the watermark had closed before. Gives the number of rows that are late
         because they break a promise, and that of the promises that are false.
         """
-        promises, broken = self._judged(taken, promises, closed)
-        sent = [(number, blob) for number, blobs in promises.items() for blob in blobs]
+        if self.gates:
+            promises, broken = self._judged(taken, promises, closed)
+        else:
+            broken = 0
+        sent = _listed(promises)
         about_keys = [] if self.keyed is None else [self._naming_keys(*own) for own in sent]
         if None in about_keys:
             # Before the rows are looked at: who is to look at them afterwards lets in fewer.
+            judged_by_key = not self.gates
             self._open_books()
+            if judged_by_key:
+                promises, broken = self._judged(taken, promises, closed)
+                sent = _listed(promises)
         late = 0
         for number, rows in taken.items():
             if number in self.stage.inputs:
@@ -222,7 +248,7 @@ class Keeper:
         else:
             for (number, _), heard in zip(sent, about_keys, strict=True):
                 for keys, times in heard or ():
-                    self.keyed.hear(self.stage.side_of[number], keys, times)
+                    broken += self.keyed.hear(self.stage.side_of[number], keys, times)
         return late, broken
 
     def _judged(
@@ -339,6 +365,7 @@ class Keeper:
                 late = int(np.count_nonzero(broken))
                 self._refuse(number, rows, broken)
                 rows = rows.where(~broken)
+            self.keyed.see(self.stage.side_of[number], rows)
         elif len(rows):
             lost = self.spec.inputs[number].lost
             seen = _Seen(rows, promised, lost, self.lead)
@@ -480,6 +507,10 @@ class Keeper:
                     self._hear(case, number, promise)
                 if place is not None:
                     book.heard[number].close(place, known.shut[side])
+        if keyed.seen:
+            self.gates = self._new_gates()
+            for number, gate in self.gates.items():
+                gate.adopt(witnesses(keyed, self.stage.side_of[number]))
 
     def after(
         self, state: PlanState, watermark: int | None
@@ -572,9 +603,9 @@ class Keeper:
         made = cls(stage, bucket)
         books, gates = json.loads(data) if data else (None, ())
         if pieces and made.keyed is not None:
-            made.keyed = KeyedPromises(made.keyed.join, pieces[0])
+            made.keyed = KeyedPromises(made.keyed.join, pieces[0], stage.judged_sides)
         elif books is not None:
-            made.keyed = None
+            made.keyed, made.gates = None, made._new_gates()
         for n, known in gates:
             made.gates[n] = Gate(made.gates[n].columns, made.spec.scoped, known)
         for case, heard, asked in books or ():
@@ -624,6 +655,10 @@ class _Seen:
         cases = int_view(self.scope[0].take(picked)).tolist() if self.lead else [0] * identity.count
         rows = zip(*lists, strict=True)
         return identity.ids, list(zip(cases, rows, strict=True))
+
+
+def _listed(promises: Mapping[int, Sequence[bytes]]) -> list[tuple[int, bytes]]:
+    return [(number, blob) for number, blobs in promises.items() for blob in blobs]
 
 
 def _time(promise: Punctuation) -> int:

@@ -29,6 +29,10 @@ class Gate:
         self.lead = 1 if scoped else 0
         self.cases = {case: Evidence.from_json(raw, columns) for case, raw in known}
 
+    def adopt(self, known: Evidence) -> None:
+        """What others have noted of the stream, if there is one case."""
+        self.cases = {0: known}
+
     def __len__(self) -> int:
         return sum(map(len, self.cases.values()))
 

@@ -48,7 +48,7 @@ from spark_impl.encode import hash_columns
 from spark_impl.frame import Frame, Ints, delta_frame
 from spark_impl.horizon import Horizon
 from spark_impl.operators import join
-from spark_impl.punctuation import keysets
+from spark_impl.punctuation import keysets, latest
 from spark_impl.punctuation.book import MOST, PromiseBook
 from spark_impl.punctuation.evidence import Evidence
 from spark_impl.punctuation.ledger import Ledger
@@ -744,13 +744,16 @@ def test_promises_about_keys_that_are_numbers_change_no_row(
     assert sum(joined[True][0].values()) > 100
 
 
-def steps_with_promises(seed: int) -> list[tuple[list[Rowed], list[list[PromiseOf]], int]]:
+def steps_with_promises(
+    seed: int, earliest: int = 0
+) -> list[tuple[list[Rowed], list[list[PromiseOf]], int]]:
     """By step: the rows of both sides, their promises, and the watermark.
 
-    Rows come up to 9 instants too early, some break a promise, and some promises bind later.
+    Rows come up to 9 instants too early, some break a promise, and some promises bind later. If
+    `earliest` is below 0, some are false: so long before the last row of their key they end it.
     """
     dice = np.random.default_rng(seed)
-    latest: list[dict[int, int]] = [{}, {}]
+    last: list[dict[int, int]] = [{}, {}]
     made = []
     for low in range(-12, 60, 4):
         arrived, promises = [], []
@@ -762,10 +765,10 @@ def steps_with_promises(seed: int) -> list[tuple[list[Rowed], list[list[PromiseO
             times = low + 1 + dice.integers(0, dice.integers(2, 13), many)
             arrived.append((keys, times))
             for key, ts in zip(keys.tolist(), times.tolist(), strict=True):
-                latest[n][key] = max(ts, latest[n].get(key, ts))
-            closed = [key for key in latest[n] if dice.random() < 0.15]
+                last[n][key] = max(ts, last[n].get(key, ts))
+            closed = [key for key in last[n] if dice.random() < 0.15]
             over = [
-                (0, Punctuation(latest[n][key] + int(dice.integers(0, 6)), (Constant(key),)))
+                (0, Punctuation(last[n][key] + int(dice.integers(earliest, 6)), (Constant(key),)))
                 for key in closed
             ]
             dice.shuffle(over)
@@ -790,18 +793,62 @@ def test_keys_kept_as_ranges_do_what_keys_kept_one_by_one_do(
         both = [kept_by_step(seed, windows, scoped) for scoped in (False, True)]
         for one, other in zip(*both, strict=True):
             assert one == other
-            entries, told, held, late = one
+            entries, told, held, (late, _) = one
             seen += Counter(rows=len(entries), told=len(told), held=len(held), late=late)
     assert all(seen[what] > 100 for what in ("rows", "told", "held", "late"))
 
 
+@pytest.mark.parametrize("opens_at", [None, 9])
+@pytest.mark.parametrize("windows", [(Range(7), Range(3, "[]")), (Unbounded(), Range(20))])
+def test_false_promises_are_found_by_columns_as_they_are_one_by_one(
+    windows: tuple[Window, Window], opens_at: int | None
+) -> None:
+    """Those of many cases are found one by one; also after promises about other things."""
+    seen: Counter[str] = Counter()
+    for seed in range(40):
+        both = [kept_by_step(seed, windows, scoped, True, opens_at) for scoped in (False, True)]
+        for one, other in zip(*both, strict=True):
+            assert one == other
+            entries, told, _, (late, broken) = one
+            seen += Counter(rows=len(entries), told=len(told), late=late, broken=broken)
+    assert all(seen[what] > 100 for what in ("rows", "told", "late", "broken"))
+
+
+def test_a_false_promise_about_a_key_that_was_forgotten_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The key is closed; only whether the promise counts as false cannot be told any more."""
+    windows = (Unbounded(), Range(20))
+    exact = [kept_by_step(seed, windows, False, True) for seed in range(40)]
+    monkeypatch.setattr(latest, "FEW", 0)
+    forgetful = [kept_by_step(seed, windows, False, True) for seed in range(40)]
+    for one, other in zip(itertools.chain(*exact), itertools.chain(*forgetful), strict=True):
+        assert one[:3] == other[:3]
+        assert one[3][0] == other[3][0]
+        assert one[3][1] <= other[3][1]
+    assert exact != forgetful
+
+
 def kept_by_step(
-    seed: int, windows: tuple[Window, Window], scoped: bool
-) -> list[tuple[list[Any], list[int], list[Any], int]]:
-    """By step: the entries, the keys told, the rows held, and how many were late."""
+    seed: int,
+    windows: tuple[Window, Window],
+    scoped: bool,
+    judged: bool = False,
+    opens_at: int | None = None,
+) -> list[tuple[list[Any], list[int], list[Any], tuple[int, int]]]:
+    """By step: the entries, the keys told, the rows held, and how many were late and false.
+
+    If `judged`, some promises are false; in step `opens_at` there are also such as name no key.
+    """
     sides = (columns("k bigint", "v bigint"), columns("k bigint", "w bigint"))
     inputs = tuple(
-        Input(n, own, window, promised=Promised(K, (0, None), own, names_values=True))
+        Input(
+            n,
+            own,
+            window,
+            promised=Promised(K, (0, None), own, names_values=True),
+            judged=judged,
+        )
         for n, (own, window) in enumerate(zip(sides, windows, strict=True))
     )
     leaves = tuple(Source(f"in{n}", *own).window(Unbounded()) for n, own in enumerate(sides))
@@ -809,25 +856,32 @@ def kept_by_step(
     stage, state = StagePunctuator(plan), plan.initial()
     keeper = Keeper(stage, 0)
     found, number = [], 0
-    for arrived, promises, watermark in steps_with_promises(seed):
+    steps = steps_with_promises(seed, -6 if judged else 0)
+    for step, (arrived, promises, watermark) in enumerate(steps):
         taken = {}
         for n, (keys, times) in enumerate(arrived):
             case = [pa.array(np.zeros(len(keys), np.int64))] if scoped else []
             values = np.arange(number, number + len(keys))
             number += len(keys)
-            taken[n] = Frame([*case, pa.array(keys), pa.array(values)], {"ts": times}, len(keys))
+            # A few have no key.
+            arrays = [*case, pa.array(keys, mask=values % 17 == 0), pa.array(values)]
+            taken[n] = Frame(arrays, {"ts": times}, len(keys))
+        if step == opens_at:
+            null, far = (Punctuation(ts, (Constant(None),)) for ts in (0, 99))
+            near = Punctuation(watermark - 8, (Between(-9, watermark // 8),))
+            promises = [[*own, *((0, more) for more in (null, far, near))] for own in promises]
         sent = {n: [PromiseTable.of(own, K).to_bytes()] for n, own in enumerate(promises)}
-        late, _ = keeper.arrive(taken, sent)
+        counted = keeper.arrive(taken, sent, watermark - 4)
         state, made = keeper.step(state, taken, watermark)
-        assert keeper.keyed is not None
-        assert keeper.keyed.space.is_ranged != scoped
+        assert (keeper.keyed is None) == (opens_at is not None and step >= opens_at)
+        assert keeper.keyed is None or keeper.keyed.space.is_ranged != scoped
         if seed % 2:
-            keeper = Keeper.restored(stage, 0, keeper.pieces(), None)
+            keeper = Keeper.restored(stage, 0, keeper.pieces(), keeper.to_bytes())
         rows = [row for own in made for row in listed(own, scoped, "ts", "sign")]
         entries = sorted(row for row in rows if row[-1])
-        told = sorted(row[0] for row in rows if not row[-1])
+        told = sorted((row[0] for row in rows if not row[-1]), key=str)
         held = [row for own in plan.held(state) for row in listed(own.rows, scoped, "ts")]
-        found.append((entries, told, sorted(held), late))
+        found.append((entries, told, sorted(held, key=str), counted))
     return found
 
 
