@@ -138,17 +138,36 @@ class KeyedPromises:
     # --- before the operators ---------------------------------------------------------------------
 
     def late(self, n: int, rows: Frame) -> Bools | None:
-        """Which rows of an input break a promise of an earlier step; None if none does."""
+        """Which rows of an input break a promise of an earlier step; None if none does.
+
+        The others are noted, if promises about them are to be judged.
+        """
         pending = bool(self.pending[n].segments)
-        if not len(rows) or not (pending or self.shut[n]):
+        if not len(rows) or not (pending or self.shut[n] or n in self.seen):
             return None
         columns = self.join.keys(n, rows)
         keys = self.space.keys(columns)
         found = rows["ts"] > self.limits(n, keys) if pending else self.shut[n].known(keys)
-        if found is None or not bool(found.any()):
-            return None
-        found &= without_null(columns, len(rows))
-        return found if bool(found.any()) else None
+        if found is not None and not bool(found.any()):
+            found = None
+        if found is not None:
+            found &= without_null(columns, len(rows))
+        if n in self.seen:
+            self._see(n, columns[0], keys["h"], rows["ts"], found)
+        return found if found is not None and bool(found.any()) else None
+
+    def _see(self, n: int, column: pa.Array, keys: Ints, times: Ints, late: Bools | None) -> None:
+        """Note rows that have arrived, but for late ones, which prove nothing."""
+        if late is None and not column.null_count:
+            self.seen[n].see(keys, times)
+            return
+        counts = np.ones(len(keys), np.bool_) if late is None else ~late
+        keyed = without_null([column], len(keys))
+        nameless = times[counts & ~keyed]
+        if len(nameless):
+            self.seen[n].of_null = max(self.seen[n].of_null, int(nameless.max()))
+        counts &= keyed
+        self.seen[n].see(keys[counts], times[counts])
 
     def limits(self, n: int, keys: Frame) -> Ints:
         """The time after which each key is not to come any more; MIN_TIME for those that are shut.
@@ -167,19 +186,6 @@ class KeyedPromises:
         if shut is not None:
             first[shut] = MIN_TIME
         return first
-
-    def see(self, n: int, rows: Frame) -> None:
-        """Rows of an input have arrived, none of them late."""
-        seen = self.seen.get(n)
-        if seen is None or not len(rows):
-            return
-        columns, times = self.join.keys(n, rows), rows["ts"]
-        keys = self.space.keys(columns)["h"]
-        if columns[0].null_count:
-            keyed = without_null(columns, len(rows))
-            seen.of_null = max(seen.of_null, int(times[~keyed].max()))
-            keys, times = keys[keyed], times[keyed]
-        seen.see(keys, times)
 
     def hear(self, n: int, keys: Sequence[pa.Array], times: Ints) -> int:
         """An input has made promises about these keys, none of them NULL.

@@ -365,7 +365,6 @@ class Keeper:
                 late = int(np.count_nonzero(broken))
                 self._refuse(number, rows, broken)
                 rows = rows.where(~broken)
-            self.keyed.see(self.stage.side_of[number], rows)
         elif len(rows):
             lost = self.spec.inputs[number].lost
             seen = _Seen(rows, promised, lost, self.lead)
