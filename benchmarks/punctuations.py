@@ -148,7 +148,9 @@ def frame(keys: Ints, times: Ints) -> Frame:
     return Frame([pa.array(keys), pa.array(values)], {"ts": times}, len(keys))
 
 
-def paper_steps(rows: int, gap: int = GAP, relevant: bool = True) -> list[Step]:
+def paper_steps(
+    rows: int, gap: int = GAP, relevant: bool = True, step_rows: int = STEP_ROWS
+) -> list[Step]:
     """Two streams of the paper's pattern punct-asc-100-40, with Poisson arrivals as there.
 
     Each has at least so many rows; they end at one time.
@@ -162,8 +164,8 @@ def paper_steps(rows: int, gap: int = GAP, relevant: bool = True) -> list[Step]:
     ]
     last = max(int(times[rows - 1]) for _, _, times in streams)
     steps = []
-    for first in range(0, last + 1, STEP_ROWS * gap):
-        end = min(first + STEP_ROWS * gap - 1, last)
+    for first in range(0, last + 1, step_rows * gap):
+        end = min(first + step_rows * gap - 1, last)
         own, closed = [], []
         for keys, over, times in streams:
             here = slice(*np.searchsorted(times, [first, end + 1]).tolist())

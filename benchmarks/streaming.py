@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.options import Options, hit, table
+from benchmarks.punctuations import GAP, PAPER_GAP, paper_steps
 from benchmarks.streams import bench_session
 
 if TYPE_CHECKING:
@@ -65,10 +66,7 @@ class Bench:
                 "k": random.integers(0, KEYS, size),
                 "v": random.integers(0, 1_000, size),
             }
-            path = place / f"{number:03}.parquet"
-            pq.write_table(pa.table(columns), path)
-            # Spark reads files in the order of their age.
-            os.utime(path, (1_000_000 + number,) * 2)
+            _write(place, number, columns)
         return place
 
     def stream(self, name: str, batches: int, rows: int | None = None) -> DataFrame:
@@ -102,6 +100,7 @@ def main(options: Options) -> str:
             ("operators", operators),
             ("held", held),
             ("empty", almost_empty),
+            ("promises", promised),
         ):
             if options.wanted(name):
                 parts.append(run(bench))
@@ -257,3 +256,79 @@ def almost_empty(bench: Bench) -> str:
     return "Milliseconds of a micro-batch of ten rows with one stateful operator:\n\n" + table(
         ["buckets", "Spark's default", "local_checkpoints=True"], rows
     )
+
+
+# --- promises -------------------------------------------------------------------------------------
+
+
+def promised(bench: Bench) -> str:
+    """The join of paper 000's streams with promises and without, all of Spark included."""
+    rows = []
+    for size in (100, bench.rows // 2):
+        for gap in (GAP, PAPER_GAP):
+            rows.append(_promised(bench, size, gap))
+            print(" | ".join(rows[-1]), flush=True)
+    head = ["tuples a second", "rows a micro-batch", "plain, s", "promises about keys, s"]
+    head += ["ratio (goal 1)", "promises that may be NULL, s", "ratio"]
+    return (
+        "punct-asc-100-40, windows of 5 s: seconds of a micro-batch without promises, with such as "
+        "can but name a key,\nand with such as could be about all rows (see "
+        "[punctuations](punctuations.md#what-it-costs)):\n\n"
+    ) + table(head, rows)
+
+
+def _promised(bench: Bench, size: int, gap: int) -> list[str]:
+    from pyspark.sql import functions as F
+
+    from spark_impl import windowed
+
+    place = bench.folder / f"promises-{size}-{gap}"
+    for number, step in enumerate(paper_steps(12 * size, gap, step_rows=size)):
+        for side, (own, promises) in enumerate(zip(step.rows, step.promises, strict=True)):
+            tuples = {"ts": own["ts"], "k": own.columns[0], f"v{side}": own.columns[1]}
+            _write(place / f"rows{side}", number, tuples)
+            _write(place / f"promises{side}", number, {"ts": promises.times, "k": promises.keys})
+
+    def read(name: str, schema: str) -> DataFrame:
+        reader = bench.spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
+        return reader.parquet(str(place / name))
+
+    def query(kind: str) -> DataFrame:
+        sides = []
+        for side in (0, 1):
+            promises = None
+            if kind != "plain":
+                promises = read(f"promises{side}", "ts bigint, k bigint")
+            if kind == "keys" and promises is not None:
+                named = promises.where("k IS NOT NULL")
+                promises = named.select("ts", F.coalesce("k", F.lit(0)).alias("k"))
+            rows = read(f"rows{side}", f"ts bigint, k bigint, v{side} bigint")
+            sides.append(windowed(rows, ts="ts", range=5_000_000, delay=0, punctuations=promises))
+        return sides[0].join(sides[1], on="k").append(punctuations=kind != "plain")
+
+    kinds = ("plain", "keys", "any")
+    for kind in kinds:
+        bench.seconds(query(kind))
+    took: dict[str, float] = dict.fromkeys(kinds, float("inf"))
+    for _ in range(2):
+        for kind in kinds:
+            times = bench.seconds(query(kind))[WARM:]
+            took[kind] = min(took[kind], sum(times) / len(times))
+    ratios = {kind: took["plain"] / took[kind] for kind in kinds}
+    return [
+        f"{1_000_000 / gap:,.0f}",
+        f"{2 * size:,}",
+        f"{took['plain']:.2f}",
+        f"{took['keys']:.2f}",
+        f"{ratios['keys']:.2f} {hit(ratios['keys'] >= 1)}",
+        f"{took['any']:.2f}",
+        f"{ratios['any']:.2f}",
+    ]
+
+
+def _write(place: Path, number: int, columns: dict[str, Any]) -> None:
+    place.mkdir(parents=True, exist_ok=True)
+    path = place / f"{number:03}.parquet"
+    pq.write_table(pa.table(columns), path)
+    # Spark reads files in the order of their age.
+    os.utime(path, (1_000_000 + number,) * 2)
