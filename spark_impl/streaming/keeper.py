@@ -470,6 +470,8 @@ class Keeper:
                 if only_column(promise) != place:
                     return None
                 values = pattern_values(promise.patterns[place])
+                if len(values) > 1 and self._judges_by_key(number):
+                    return None  # If it is false for one of them, it does not count for any.
                 cases = [pa.array([case] * len(values), pa.int64())][: self.lead]
                 found.append((cases, pa.array(values, type_), np.full(len(values), promise.ts)))
         if any(values.null_count for _, values, _ in found):
@@ -483,6 +485,9 @@ class Keeper:
                 keys, times = take_columns(keys, np.flatnonzero(mine)), times[mine]
             heard.append((keys, times))
         return heard
+
+    def _judges_by_key(self, number: int) -> bool:
+        return self.keyed is not None and self.stage.side_of[number] in self.keyed.seen
 
     def _table(self, number: int, blob: bytes) -> PromiseTable:
         return PromiseTable.from_bytes(blob, self.stage.inputs[number].columns)

@@ -822,6 +822,30 @@ def test_false_promises_are_found_by_columns_as_they_are_one_by_one(
     assert all(seen[what] > 100 for what in ("rows", "told", "late", "broken"))
 
 
+@pytest.mark.parametrize("scoped", [False, True])
+def test_a_promise_that_is_false_for_one_of_its_keys_counts_for_none(scoped: bool) -> None:
+    inputs = tuple(
+        Input(n, K, Unbounded(), promised=Promised(K, (0,), K, names_values=True), judged=True)
+        for n in (0, 1)
+    )
+    leaves = tuple(Source(f"in{n}", *K).window(Unbounded()) for n in (0, 1))
+    plan = StageSpec(Join(leaves, ("k",), None), inputs, "changelog", scoped).plan()
+    keeper, state = Keeper(StagePunctuator(plan), 0), plan.initial()
+
+    def counted(key: int, ts: int, *promises: Punctuation) -> tuple[int, int]:
+        nonlocal state
+        case = [pa.array([0])] if scoped else []
+        taken = {0: Frame([*case, pa.array([key])], {"ts": np.array([ts])}, 1)}
+        sent = {0: [write_promises([(0, own) for own in promises], K)]} if promises else {}
+        found = keeper.arrive(taken, sent, ts - 5)
+        state, _ = keeper.step(state, taken, ts - 4)
+        return found
+
+    assert counted(7, 5, Punctuation(4, (OneOf((7, 8)),))) == (0, 1)
+    assert counted(8, 9, Punctuation(9, (OneOf((8, 9)),))) == (0, 0)
+    assert counted(9, 10) == (1, 0)
+
+
 def test_a_false_promise_about_a_key_that_was_forgotten_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
