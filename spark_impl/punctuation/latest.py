@@ -85,8 +85,7 @@ class LatestTimes:
 
     def rows(self) -> Frame:
         """Each key and its time."""
-        found = self._changing()
-        return _with(found, *self._in_base())
+        return _with(self._changing(), *self._in_base())
 
     def _in_base(self) -> tuple[Ints, Ints]:
         (own,) = (segment.frame for segment in self._base.segments or (Segment(0, _NONE),))

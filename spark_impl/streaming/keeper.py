@@ -172,9 +172,7 @@ class Keeper:
         self.bucket = bucket
         self.books: dict[int, _Book] = {}
         join = stage.keyed_join
-        self.keyed = None
-        if join is not None:
-            self.keyed = KeyedPromises(join, judged=stage.judged_sides)
+        self.keyed = None if join is None else KeyedPromises(join, judged=stage.judged_sides)
         """All promises, as long as they are about the key of the join; then there are no books."""
         self.changed = False
         """Whether there is something that has to be written."""
@@ -223,17 +221,14 @@ class Keeper:
         `closed` is what the watermark had closed before. Gives the number of rows that are late
         because they break a promise, and that of the promises that are false.
         """
-        if self.gates:
-            promises, broken = self._judged(taken, promises, closed)
-        else:
-            broken = 0
+        promises, broken = self._judged(taken, promises, closed)
         sent = _listed(promises)
         about_keys = [] if self.keyed is None else [self._naming_keys(*own) for own in sent]
         if None in about_keys:
             # Before the rows are looked at: who is to look at them afterwards lets in fewer.
-            judged_by_key = not self.gates
+            by_key = not self.gates
             self._open_books()
-            if judged_by_key:
+            if by_key:
                 promises, broken = self._judged(taken, promises, closed)
                 sent = _listed(promises)
         late = 0
