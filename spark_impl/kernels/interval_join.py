@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from spark_impl.kernels.ordering import chunks, expand_ranges, order_by, sorted_
 
 MOST_PAIRS = 4_000_000
 """How many candidate pairs are looked at together."""
+MANY = 4
+"""If there are so many times as many new rows of one side as rows of the other, these all ask."""
 
 
 class KeyTimeIndex:
@@ -27,11 +30,11 @@ class KeyTimeIndex:
     def __init__(self, keys: Ints, times: Ints, key_count: int, in_order: bool = False) -> None:
         """With `in_order` the rows are sorted already, and their places are where they are."""
         if in_order:
-            self.order = np.arange(len(keys))
+            self.order, self._keys, self._times = np.arange(len(keys)), keys, times
         else:
             self.order = order_by(keys, times, key_count)
-            keys = keys[self.order]
-        sorted_times = times if in_order else times[self.order]
+            self._keys, self._times = keys[self.order], times[self.order]
+        self._key_count = key_count
         self.earliest = int(times.min()) if len(times) else 0
         self.span = (int(times.max()) - self.earliest + 2) if len(times) else 2
         self.distinct: Ints | None = None
@@ -39,7 +42,18 @@ class KeyTimeIndex:
             # Times too far apart to be packed beside the key: use their ranks instead.
             self.distinct = sorted_distinct(times)
             self.span = len(self.distinct) + 1
-        self.packed = keys * np.int64(self.span) + self._scaled(sorted_times, "left")
+
+    @cached_property
+    def packed(self) -> Ints:
+        """Keys and times as one number."""
+        return self._keys * np.int64(self.span) + self._scaled(self._times, "left")
+
+    @cached_property
+    def _begins(self) -> Ints:
+        """Where the rows of each key begin, and at last where they all end."""
+        begins = np.zeros(self._key_count + 1, np.int64)
+        np.cumsum(np.bincount(self._keys, minlength=self._key_count), out=begins[1:])
+        return begins
 
     def _scaled(self, times: Ints, side: str) -> Ints:
         """Times as offsets from 0 to span - 1; `side` "right" means "just after this time"."""
@@ -59,6 +73,25 @@ class KeyTimeIndex:
     def first_after(self, keys: Ints, times: Ints) -> Ints:
         """For each question the first place of its key with a time later than `times`."""
         return self._search(keys * np.int64(self.span) + self._scaled(times, "right"))
+
+    def within(self, keys: Ints, starts: Ints, ends: Ints, after: bool) -> tuple[Ints, Ints]:
+        """For each question the range of its key from (or `after`) a start to before an end.
+
+        The other questions look for one time of a key; here most ranges have all rows of the key,
+        and only for those that do not there is a search.
+        """
+        first, stop = self._begins[keys], self._begins[keys + 1]
+        filled = np.flatnonzero(first < stop)
+        begin, end = first[filled], stop[filled]
+        early = self._times[begin]
+        cut = filled[early <= starts[filled] if after else early < starts[filled]]
+        last = filled[self._times[end - 1] >= ends[filled]]
+        if len(cut):
+            find = self.first_after if after else self.first_from
+            first[cut] = find(keys[cut], starts[cut])
+        if len(last):
+            stop[last] = self.first_from(keys[last], ends[last])
+        return first, stop
 
     def _search(self, wanted: Ints) -> Ints:
         return np.searchsorted(self.packed, wanted, side="left")
@@ -88,8 +121,7 @@ def overlapping(left: Lives, right: Lives, key_count: int) -> Iterator[tuple[Int
     if len(order):
         index = KeyTimeIndex(right.keys[right.old :], right.starts[right.old :], key_count)
         keys = left.keys[order]
-        first = index.first_from(keys, left.starts[order])
-        stop = index.first_from(keys, left.ends[order])
+        first, stop = index.within(keys, left.starts[order], left.ends[order], after=False)
         for owner, place in _portions(first, stop):
             yield order[owner], index.order[place] + right.old
 
@@ -97,8 +129,7 @@ def overlapping(left: Lives, right: Lives, key_count: int) -> Iterator[tuple[Int
     if len(order):
         index = KeyTimeIndex(left.keys[left.old :], left.starts[left.old :], key_count)
         keys = right.keys[order]
-        first = index.first_after(keys, right.starts[order])
-        stop = index.first_from(keys, right.ends[order])
+        first, stop = index.within(keys, right.starts[order], right.ends[order], after=True)
         for owner, place in _portions(first, stop):
             yield index.order[place] + left.old, order[owner]
 
@@ -109,7 +140,7 @@ def _asking(side: Lives, other: Lives, key_count: int, at_once: bool) -> Ints:
     Without old ones they come in order: sorted questions are answered several times as fast,
     because neighbours share their way.
     """
-    if len(side.keys) < other.fresh:
+    if MANY * len(side.keys) < other.fresh:
         order = np.arange(len(side.keys))  # To ask them all is faster than to find out.
     else:
         latest = np.full(key_count, MIN_TIME, np.int64)

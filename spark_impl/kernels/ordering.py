@@ -62,9 +62,8 @@ def expand_ranges(first: Ints, stop: Ints) -> tuple[Ints, Ints]:
     """All pairs (i, j) with `first[i] <= j < stop[i]`."""
     counts = np.maximum(stop - first, 0)
     owners = np.repeat(np.arange(len(first)), counts)
-    ends = np.cumsum(counts)
-    inside = np.arange(len(owners)) - np.repeat(ends - counts, counts)
-    return owners, first[owners] + inside
+    shift = np.repeat(first + counts - np.cumsum(counts), counts)
+    return owners, shift + np.arange(len(owners))
 
 
 def chunks(counts: Ints, most: int) -> list[tuple[int, int]]:

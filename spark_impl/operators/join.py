@@ -124,6 +124,7 @@ class JoinOperator(HashedOperator):
             _Side(name, child, tuple(own))
             for name, child, own in zip(SIDES, children, keys, strict=True)
         )
+        self._no_retractions = {side.name: side.empty() for side in self.sides}
         self.retracts = left.retracts or right.retracts
         self.exact_starts = self.retracts and all(
             child.exact_starts for child in children if child.retracts
@@ -200,10 +201,11 @@ class JoinOperator(HashedOperator):
     def _arrived(self, side: _Side, rows: Frame, seed: int) -> tuple[Frame, Frame]:
         """The rows that start and the retractions; NULL keys meet nobody and are left out."""
         keys = columns_at(rows, side.keys[self.lead :])
-        rows = rows.where(without_null(keys, len(rows)))
+        if any(column.null_count for column in keys):
+            rows = rows.where(without_null(keys, len(rows)))
         rows = rows.with_numbers(h=key_hash(rows, side.keys, seed))
         if not side.child.retracts:
-            return rows, rows.slice(0, 0)
+            return rows, self._no_retractions[side.name]
         return split(rows, rows["sign"] > 0)
 
     def _retract(self, side: _Side, store: Store, gone: Frame, seed: int) -> tuple[Frame, Store]:
@@ -246,13 +248,13 @@ class JoinOperator(HashedOperator):
             Lives(own, s.rows["ts"], s.rows["ets"], s.fresh)
             for own, s in zip(keys, slices, strict=True)
         ]
-        made = [empty_delta_frame(self.schema)]
+        made = []
         for pair in self._satisfying(overlapping(lives[0], lives[1], count), slices):
             made.append(self._started(pair, slices, horizon))
         if self.retracts:
             for pair in self._satisfying(_ending(slices, keys, count), slices):
                 made.append(self._ended(pair, slices))
-        return concat(made)
+        return concat(made) if made else empty_delta_frame(self.schema)
 
     def _satisfying(
         self, pairs: Iterator[tuple[Ints, Ints]], slices: Sequence[_Slice]

@@ -44,11 +44,11 @@ class ChangelogOperator(Operator):
         ends = (rows["sign"] > 0) & (rows["ets"] != NEVER)
         now = ends & horizon.passed(rows["ets"], rows)
         later = ends & ~now
-        over = concat([due, rows.where(now).only_numbers("ets")])
-        removed = delta_frame(
-            over.columns, over["ets"], over["ets"], np.full(len(over), -1, np.int8)
-        )
-        entries = concat([rows.only_numbers("ts", "ets", "sign"), removed])
+        over = concat([due, rows.where(now).only_numbers("ets")]) if bool(now.any()) else due
+        entries = rows.only_numbers("ts", "ets", "sign")
+        if len(over):
+            minus = np.full(len(over), -1, np.int8)
+            entries = concat([entries, delta_frame(over.columns, over["ets"], over["ets"], minus)])
         store = store.append(rows.where(later).only_numbers("ets"))
         return {"due": store}, Delta(entries, merged_births(inputs))
 
