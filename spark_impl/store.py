@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -44,6 +45,11 @@ class Segment:
         if self.alive is None:
             return len(self.frame) - self.start
         return int(np.count_nonzero(self.alive[self.start :]))
+
+    @cached_property
+    def first(self) -> int:
+        """When the first row expires."""
+        return int(self.frame["ets"][self.start])
 
     def index(self, name: str) -> tuple[Ints, Ints]:
         """The hashes in order, and where they are."""
@@ -219,14 +225,16 @@ class Store:
         return replace(self, segments=segments)
 
     def _compacted(self) -> Store:
-        """Segments without rows are dropped, and half-empty ones rewritten."""
+        """Segments without rows are dropped; half-empty ones and small ones are rewritten."""
         kept: list[Segment] = []
         number = self.next_number
         for segment in self.segments:
             held = len(segment)
             if held == 0:
                 continue
-            if 2 * held < len(segment.frame):
+            # A small one is merged with the next rows that arrive, and read before that.
+            small = segment.alive is not None and len(segment.frame) <= SMALL_SEGMENT
+            if small or 2 * held < len(segment.frame):
                 segment = Segment(number, segment.rows())
                 number += 1
             kept.append(segment)
@@ -260,16 +268,16 @@ def _by_expiry(frame: Frame) -> Frame:
 
 def _pop(segment: Segment, horizon: Horizon) -> tuple[Frame | None, Segment | None]:
     """The rows of a segment whose expiry is closed, if there are any, and what is left of it."""
-    expiry = segment.frame["ets"]
     if horizon.is_shared:
-        if horizon.limit is None or expiry[segment.start] > horizon.limit:
+        if horizon.limit is None or segment.first > horizon.limit:
             return None, segment
+        expiry = segment.frame["ets"]
         stop = int(np.searchsorted(expiry, horizon.limit, side="right"))
         gone = segment.frame.slice(segment.start, stop)
         if segment.alive is not None:
             gone = gone.where(segment.alive[segment.start : stop])
         return gone, replace(segment, start=stop) if stop < len(expiry) else None
-    passed = horizon.passed(expiry, segment.frame)
+    passed = horizon.passed(segment.frame["ets"], segment.frame)
     positions = np.flatnonzero(passed)
     positions = positions[segment.is_held(positions)]
     if len(positions) == 0:
