@@ -29,6 +29,8 @@ from spark_impl.store import Segment, Store
 
 FEW: Final = 1024
 """So many ranges are kept apart from the others before they are put among them."""
+MOST_NEAR: Final = 16_384
+"""Ranges that have so many numbers between them, or fewer, are looked up in a table."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,7 @@ def _ranges(low: Ints, high: Ints) -> Frame:
 
 
 _NONE: Final = _ranges(np.empty(0, np.int64), np.empty(0, np.int64))
+_LAST: Final = 2**63 - 1
 _NO_BASE: Final = Store(_NONE)
 
 
@@ -141,6 +144,11 @@ class RangedKeys(KeySet):
         levels = (*(own.frame for own in self._base.segments), self._recent)
         return max(int(own["high"][-1]) for own in levels if len(own))
 
+    @cached_property
+    def _table(self) -> _Table | None:
+        """The ranges that came last, if they are near each other: a set is asked several times."""
+        return _Table.of(self._recent)
+
     def ranges(self) -> Frame:
         """All of them, in order, as few as there can be."""
         return _together([*(own.frame for own in self._base.segments), self._recent])
@@ -157,8 +165,12 @@ class RangedKeys(KeySet):
     def _inside(self, numbers: Ints, least: int, most: int) -> Bools | None:
         """Which numbers, all between the two, are in the set; None if none is."""
         found = None
-        for level in (*(own.frame for own in self._base.segments), self._recent):
-            more = _covered(numbers, least, most, level)
+        if self._table is None or not self._table.begin <= least:
+            found = _covered(numbers, least, most, self._recent)
+        elif least <= self._table.top:
+            found = self._table.covered(numbers, least, most)
+        for segment in self._base.segments:
+            more = _covered(numbers, least, most, segment.frame)
             found = more if found is None else found if more is None else found | more
         return found
 
@@ -184,6 +196,47 @@ class RangedKeys(KeySet):
 
     def pieces(self, name: str) -> dict[str, Piece]:
         return {name: self._base, f"{name}-recent": self._recent}
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Ranges in order, of which the first may be long and the others lie close behind it.
+
+    >>> table = _Table.of(_ranges(np.array([-99, 7, 9]), np.array([4, 7, 12])))
+    >>> table.covered(np.array([-50, 4, 5, 7, 8, 12, 13, 99]), -50, 99).tolist()
+    [True, True, False, True, False, True, False, False]
+    """
+
+    begin: int
+    """Nothing is said about numbers before it."""
+    end_of_first: int
+    top: int
+    """The last number in a range."""
+    inside: Bools
+    """From the end of the first range on, which numbers are in a range; one after all is not."""
+
+    @classmethod
+    def of(cls, ranges: Frame) -> _Table | None:
+        if len(ranges) < 2:
+            return None
+        low, high = ranges["low"], ranges["high"]
+        first, top = int(high[0]), int(high[-1])
+        if top - first > MOST_NEAR or top == _LAST:
+            return None
+        edges = np.zeros(top - first + 2, np.int8)
+        edges[0] = 1
+        edges[low[1:] - first] = 1
+        edges[high + np.int64(1 - first)] = -1
+        return cls(int(low[0]), first, top, np.cumsum(edges, dtype=np.int8).view(np.bool_))
+
+    def covered(self, numbers: Ints, least: int, most: int) -> Bools:
+        """Which numbers, all between the two and none before the begin, are in a range."""
+        if least < self.end_of_first:
+            numbers = np.maximum(numbers, self.end_of_first)
+        if most > self.top:
+            numbers = np.minimum(numbers, self.top + 1)
+        found: Bools = self.inside[numbers - np.int64(self.end_of_first)]
+        return found
 
 
 def _together(levels: Sequence[Frame]) -> Frame:

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from reference.clock import MIN_TIME
-from spark_impl.frame import Bools, Frame, Ints
+from spark_impl.frame import Bools, Frame, Ints, concat
 from spark_impl.kernels.ordering import run_starts
 from spark_impl.operators.base import Piece, State, store_of
 from spark_impl.punctuation.keysets import FEW, KeySet
@@ -129,12 +129,20 @@ class LatestTimes:
         inside = (keys >= low) & (keys <= low + SPAN - 1)
         if np.count_nonzero(inside) <= np.count_nonzero(near):
             return
+        table, up = np.full(SPAN, MIN_TIME, np.int64), low - self._low
+        if abs(up) < SPAN:
+            stays = slice(max(0, up), SPAN + min(0, up))
+            table[max(0, -up) : SPAN - max(0, up)] = self._table[stays]
+            self._table[stays] = MIN_TIME
         rows = self._changing()
-        stays = (rows["h"] >= low) & (rows["h"] <= low + SPAN - 1)
-        self._low, self._table = low, np.full(SPAN, MIN_TIME, np.int64)
-        if bool(stays.any()):
-            self._note(rows["h"][stays] - np.int64(low), rows["ts"][stays])
-        self._recent = rows.where(~stays)
+        self._low, self._table = low, table
+        first = int(rows["h"].searchsorted(low))
+        stop = int(rows["h"].searchsorted(low + SPAN - 1, side="right"))
+        if first < stop:
+            back = rows.slice(first, stop)
+            self._note(back["h"] - np.int64(low), back["ts"])
+            rows = concat([rows.slice(0, first), rows.slice(stop, len(rows))])
+        self._recent = rows
 
     def holding(self, keys: Ints, times: Ints, closed: KeySet) -> Bools:
         """Which promises hold, by their keys and times; some keys are closed for good."""
@@ -197,6 +205,8 @@ def _with(rows: Frame, keys: Ints, times: Ints) -> Frame:
     if not len(rows) or not len(keys):
         return rows if len(rows) else _frame(keys, times)
     known, latest = rows["h"], rows["ts"]
+    if keys[0] > known[-1]:
+        return _frame(np.concatenate([known, keys]), np.concatenate([latest, times]))
     at = np.minimum(known.searchsorted(keys), len(known) - 1)
     hit = known[at] == keys
     places = at[hit]
