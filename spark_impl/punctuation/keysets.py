@@ -226,7 +226,7 @@ class _Table:
         edges = np.zeros(top - first + 2, np.int8)
         edges[0] = 1
         edges[low[1:] - first] = 1
-        edges[high + np.int64(1 - first)] = -1
+        edges[high - first + 1] = -1
         return cls(int(low[0]), first, top, np.cumsum(edges, dtype=np.int8).view(np.bool_))
 
     def covered(self, numbers: Ints, least: int, most: int) -> Bools:

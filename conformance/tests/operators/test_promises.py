@@ -326,8 +326,13 @@ def test_what_a_stage_knows_of_keys_is_written_once() -> None:
         assert stage.late - before == 2
 
 
-def test_key_sets_know_their_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keysets, "FEW", 8)
+FIRST, LAST = -(2**63), 2**63 - 1
+
+
+@pytest.mark.parametrize("few", [8, keysets.FEW])
+def test_key_sets_know_their_keys(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few far apart, many near each other, and those at both ends of the type."""
+    monkeypatch.setattr(keysets, "FEW", few)
     right = hash_columns
 
     def colliding(keys: Sequence[pa.Array], seed: int, length: int) -> Any:
@@ -336,11 +341,14 @@ def test_key_sets_know_their_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(keysets, "hash_columns", colliding)
     random = np.random.default_rng(5)
-    for type_, span in itertools.product(("bigint", "string"), (40, 2**62)):
+    spans = ((-40, 40), (-(2**62), 2**62), (FIRST, FIRST + 80), (LAST - 80, LAST))
+    for type_, (low, high) in itertools.product(("bigint", "string"), spans):
         space = keysets.KeySpace(columns(f"k {type_}"))
         known, truth = space.nothing(), set[int]()
         for step in range(30):
-            asked = random.integers(-span, span, 12)
+            asked = random.integers(low, high, 12, endpoint=True)
+            if step == 0:
+                asked[:2] = low, high
             values = asked.tolist() if type_ == "bigint" else list(map(str, asked.tolist()))
             keys = space.keys([pa.array(values)])
             assert known.among(keys).tolist() == [key in truth for key in asked.tolist()]
@@ -350,6 +358,33 @@ def test_key_sets_know_their_keys(monkeypatch: pytest.MonkeyPatch) -> None:
             truth |= set(found)
             if step % 4 == 0:
                 known = space.restored("own", known.pieces("own"))
+
+
+@pytest.mark.parametrize("span", [16, latest.SPAN])
+@pytest.mark.parametrize("start", [FIRST, -300, LAST - 600])
+def test_latest_times_are_known_wherever_the_table_moves(
+    start: int, span: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys mostly ascend, some come far behind or ahead; a restart now and then."""
+    monkeypatch.setattr(latest, "SPAN", span)
+    random = np.random.default_rng(11)
+    known, truth = latest.LatestTimes(), dict[int, int]()
+    for step in range(60):
+        near = np.int64(start) + random.integers(0, 40, 30) + 8 * step
+        far = random.integers(start, start + 600, 4)
+        keys = np.concatenate([near, far])
+        times = np.sort(random.integers(0, 50, len(keys))) + 10 * step
+        if step % 3 == 0:
+            random.shuffle(times)
+        known.see(keys, times)
+        for key, ts in zip(keys.tolist(), times.tolist(), strict=True):
+            truth[key] = max(ts, truth.get(key, ts))
+        if step % 7 == 0:
+            known = latest.LatestTimes.restored("own", known.pieces("own"))
+        asked = random.integers(start, start + 600, 50, endpoint=True)
+        when = random.integers(0, 660, len(asked))
+        held = [truth.get(key, -1) <= ts for key, ts in zip(asked.tolist(), when, strict=True)]
+        assert known.holding(asked, when, keysets.RangedKeys()).tolist() == held
 
 
 @pytest.mark.parametrize("scoped", [False, True])
