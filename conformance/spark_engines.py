@@ -61,8 +61,8 @@ if TYPE_CHECKING:
 QUIET = Path(__file__).with_name("log4j2-quiet.properties")
 TIME, SCOPE = "tickproof time", "tickproof case"
 SOCKETS = "spark.python.unix.domain.socket.enabled"
-"""How Spark talks with its Python processes. Over TCP, its default, two small messages in a row wait
-40 ms for an acknowledgement, in nearly every task."""
+"""How Spark talks with its Python processes. Over TCP, its default, small messages wait 40 ms for
+an acknowledgement, in nearly every task."""
 
 
 def local_session(*, measured: bool = False) -> SparkSession:

@@ -20,12 +20,18 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # As malloc.h has them.
 _CHOICES: Final = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
 
 
+def ready() -> None:
+    """What serves every task of a stream, also one that only packs rows."""
+    settle()
+    keep_memory()
+
+
 @cache
 def settle() -> None:
     """Leave all that was imported alone from now on.
 
-    Spark collects garbage after every task, also in a process that has more tasks to do. To look at
-    the modules again and again takes longer than most tasks of a stream.
+    Spark collects garbage after every task, and the next one waits for it. To look at the modules
+    again and again takes 30 ms, longer than most tasks of a stream.
     """
     if _in_a_task():
         gc.collect()

@@ -23,7 +23,7 @@ from spark_impl.state import frame_from_bytes
 from spark_impl.streaming.memory import Clock, Memory, forget_unused
 from spark_impl.streaming.shell import Variables, declared
 from spark_impl.streaming.spreading import promised_input
-from spark_impl.worker import keep_memory, settle
+from spark_impl.worker import ready
 
 PORTION: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
@@ -64,8 +64,7 @@ class BucketProcessor(StatefulProcessor):
         self._memory = Memory(variables, self.name, self._identity)
         self._seen: set[object] = set()
         forget_unused()
-        settle()
-        keep_memory()
+        ready()
 
     def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:  # noqa: N802, N803
         """Called in the first micro-batch: wake every bucket up, those without rows too."""

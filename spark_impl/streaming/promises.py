@@ -51,6 +51,7 @@ from spark_impl.streaming.shell import Shell
 from spark_impl.streaming.spreading import Spreader
 from spark_impl.streaming.wire import PACKED, Packer
 from spark_impl.times import Clock
+from spark_impl.worker import ready
 
 CONSTRAINED: Final = "constrained"
 BOUNDS: Final = ("low", "high")
@@ -277,6 +278,7 @@ class PromiseWriter:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The promises of one partition."""
+        ready()
         for batch in batches:
             if not batch.num_rows:
                 continue

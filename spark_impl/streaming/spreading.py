@@ -20,6 +20,7 @@ from spark_impl.frame import Frame, Ints
 from spark_impl.punctuation.promised import Promised
 from spark_impl.streaming.buckets import bucket_of, labels, owner, owner_of_scope
 from spark_impl.streaming.promisetable import PromiseOf, PromiseTable
+from spark_impl.worker import ready
 
 
 def promised_input(number: int) -> int:
@@ -42,6 +43,7 @@ class Spreader:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Send on what a gate has let through: a column `rows` of promises in writing."""
+        ready()
         for batch in batches:
             for blob in batch.column("rows"):
                 if blob.is_valid:

@@ -114,12 +114,15 @@ class StageSpec:
     def numbers(self) -> tuple[str, ...]:
         """What it sends beside the columns.
 
-        In entries of a changelog `ets` means nothing, and append rows all come.
+        In entries of a changelog `ets` means nothing, and append rows all come. Among rows with
+        promises some are output punctuations: these are about the column `at`.
         """
-        sent = {"changelog": ("ts", "sign"), "append": ("ts", "ets")}
-        if self.punctuated:
-            return ("ts", "ets", "sign", "at")
-        return sent.get(self.output, ("ts", "ets", "sign"))
+        sent: tuple[str, ...] = ("ts", "ets", "sign")
+        if self.output == "changelog":
+            sent = ("ts", "sign")
+        elif self.output == "append" and not self.punctuated:
+            sent = ("ts", "ets")
+        return (*sent, "at") if self.punctuated else sent
 
     @property
     def identity(self) -> bytes:

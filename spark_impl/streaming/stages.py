@@ -31,7 +31,7 @@ from spark_impl.streaming.shell import Shell
 from spark_impl.streaming.speaking import HIDDEN, dividing_key, of_stage
 from spark_impl.streaming.spreading import Spreader
 from spark_impl.streaming.stageplan import DELTA, Input, StageSpec
-from spark_impl.streaming.wire import PACKED, Packer, Told, Unpacker
+from spark_impl.streaming.wire import FIRST_TOLD, PACKED, Packer, Told, Unpacker
 
 
 def stage(
@@ -259,7 +259,6 @@ def _run(wiring: Wiring, spec: StageSpec, packed: DataFrame, fields: Fields) -> 
         # Of columns that cannot be NULL, Spark does not ask for each value whether it is.
         + [T.StructField(name, EXTRA_TYPES[name], False) for name in numbers]
         + ([T.StructField("scope", LONG)] if spec.scoped else [])
-        + ([T.StructField(HIDDEN, T.IntegerType())] if spec.punctuated else [])
     )
     unpacker = Unpacker(tuple(arrow_type(type_) for type_ in types), spec.numbers, spec.scoped)
     made = watched.mapInArrow(unpacker, schema)
@@ -267,6 +266,11 @@ def _run(wiring: Wiring, spec: StageSpec, packed: DataFrame, fields: Fields) -> 
     columns = [rebuilt(own.dataType, pieces).alias(f"c{at}") for at, own in enumerate(fields)]
     # What was not sent says nothing, but is a column of every flow.
     silent = {"ets": F.lit(NEVER), "sign": F.lit(1)}
-    rest = [F.col(n) if n in numbers else silent[n].alias(n) for n in ("ts", "ets", "sign")]
-    more = [*(["scope"] if spec.scoped else []), *([HIDDEN] if spec.punctuated else [])]
-    return made.select(*columns, *rest, *more)
+    rest = {n: F.col(n) if n in numbers else silent[n] for n in ("ts", "ets", "sign")}
+    if spec.scoped:
+        rest["scope"] = F.col("scope")
+    if spec.punctuated:
+        sign = F.col("sign")
+        rest["sign"] = F.when(sign < FIRST_TOLD, sign).otherwise(0)
+        rest[HIDDEN] = F.when(sign >= FIRST_TOLD, sign - FIRST_TOLD)
+    return made.select(*columns, *(own.alias(name) for name, own in rest.items()))

@@ -20,10 +20,14 @@ from spark_impl.stage import plain_column, typed_column
 from spark_impl.state import frame_to_bytes, frames_from_bytes
 from spark_impl.streaming.buckets import bucket_of, labels
 from spark_impl.streaming.spreading import Spreader, told_in
+from spark_impl.worker import ready
 
 PACKED: Final = "bucket int, input int, rows binary"
 SENT: Final = {"ts": pa.int64(), "ets": pa.int64(), "sign": pa.int32()}
 """The numbers of a stage as Spark gets them."""
+FIRST_TOLD: Final = 2
+"""The sign of an output punctuation about the first column on the way to Spark; about the second it
+is one more, and so on. A column of their own for a few rows would be one for all others, too."""
 MOST_ROWS: Final = 1_000_000
 """So many rows are packed at a time, at most."""
 
@@ -56,6 +60,7 @@ class Packer:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Pack the rows of one partition."""
+        ready()
         waiting: list[pa.RecordBatch] = []
         size = 0
         for batch in batches:
@@ -136,11 +141,12 @@ class Unpacker:
     types: tuple[pa.DataType, ...]
     numbers: tuple[str, ...]
     """Which of ts, ets and sign there are, and `at` if some rows are output punctuations: the place
-    of the column that they are about, which becomes `hidden`."""
+    of the column that they are about, which becomes part of their sign (see `FIRST_TOLD`)."""
     scoped: bool
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Unpack the blobs of one partition."""
+        ready()
         for batch in batches:
             for blob in batch.column("rows"):
                 if blob.is_valid:
@@ -156,14 +162,10 @@ class Unpacker:
         for name in self.numbers:
             if name in SENT:
                 values = frame[name].astype(SENT[name].to_pandas_dtype(), copy=False)
+                if name == "sign" and "at" in frame.numbers:
+                    at = frame["at"].astype(np.int32)
+                    values = np.where(at < 0, values, at + FIRST_TOLD)
                 made[name] = pa.array(values, SENT[name])
         if self.scoped:
             made["scope"] = frame.columns[0]
-        if "at" in self.numbers:
-            place = frame.numbers.get("at")
-            made["hidden"] = (
-                pa.nulls(len(frame), pa.int32())
-                if place is None
-                else pa.array(place.astype(np.int32), pa.int32(), mask=place < 0)
-            )
         return pa.RecordBatch.from_arrays(list(made.values()), list(made))

@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import types as T
 
@@ -59,11 +60,11 @@ from spark_impl.streaming.flow import Branch, Flow, Wiring
 from spark_impl.streaming.gate import PROMISES, GateProcessor, GateSpec
 from spark_impl.streaming.processor import StageProcessor
 from spark_impl.streaming.promisetable import lone_constant, write_promises
-from spark_impl.streaming.speaking import Speaking, stage_places
+from spark_impl.streaming.speaking import HIDDEN, Speaking, stage_places
 from spark_impl.streaming.spreading import Spreader
 from spark_impl.streaming.stageplan import Input, StageSpec
 from spark_impl.streaming.trace import read_trace
-from spark_impl.streaming.wire import Packer, Unpacker
+from spark_impl.streaming.wire import FIRST_TOLD, Packer, Unpacker
 
 _names: Iterator[int] = itertools.count()
 
@@ -204,7 +205,19 @@ class _Stage:
         unpacker = Unpacker(tuple(map(arrow_type, types)), self.spec.numbers, True)
         blobs = pa.record_batch([pa.array([row.rows for row in out], pa.binary())], ["rows"])
         made = list(unpacker(iter([blobs])))
-        return pa.Table.from_batches(made) if made else _no_rows(types, self.spec.punctuated)
+        if not made:
+            return _no_rows(types, self.spec.punctuated)
+        table = pa.Table.from_batches(made)
+        return _marked(table) if self.spec.punctuated else table
+
+
+def _marked(table: pa.Table) -> pa.Table:
+    """What Spark makes of the signs of output punctuations (see `FIRST_TOLD`)."""
+    sign = table.column("sign").to_numpy()
+    place = pa.array(sign - FIRST_TOLD, pa.int32(), mask=sign < FIRST_TOLD)
+    own = pa.array(np.where(sign < FIRST_TOLD, sign, 0), pa.int32())
+    at = table.column_names.index("sign")
+    return table.set_column(at, "sign", own).append_column(HIDDEN, place)
 
 
 @dataclass(frozen=True)
@@ -288,7 +301,7 @@ def _no_rows(types: Sequence[T.DataType], punctuated: bool) -> pa.Table:
     made |= {name: pa.array([], pa.int64()) for name in ("ts", "ets", "scope")}
     made["sign"] = pa.array([], pa.int32())
     if punctuated:
-        made["hidden"] = pa.array([], pa.int32())
+        made[HIDDEN] = pa.array([], pa.int32())
     return pa.table(made)
 
 
@@ -509,7 +522,7 @@ class _StagedRun(StreamRun):
                 assert branch.speaking is not None
                 places = branch.speaking.origins
             names = [column.name for column in self.query.columns]
-            for at, mark in enumerate(table.column("hidden").to_pylist()):
+            for at, mark in enumerate(table.column(HIDDEN).to_pylist()):
                 if mark is None:
                     picked.append(at)
                     marks.append(None)
