@@ -61,15 +61,16 @@ if TYPE_CHECKING:
 QUIET = Path(__file__).with_name("log4j2-quiet.properties")
 TIME, SCOPE = "tickproof time", "tickproof case"
 SOCKETS = "spark.python.unix.domain.socket.enabled"
-"""How Spark talks with its Python processes. Over TCP, its default, small messages wait 40 ms for
-an acknowledgement, in nearly every task."""
 
 
-def local_session(*, measured: bool = False) -> SparkSession:
+def local_session(*, measured: bool = False, over_tcp: bool = False) -> SparkSession:
     """The active Spark session, or a new one on this machine, quiet but for errors.
 
     Cases are small and queries many: of Java's two compilers the slow one would take more time than
     it saves. Where Spark's speed is `measured`, both are at work, as in a session of anyone's own.
+
+    Spark talks with its Python processes over Unix sockets, where there are such. `over_tcp`, which
+    is its default, small messages wait 40 ms for an acknowledgement, in nearly every task.
 
     With SPARK_REMOTE=local a new one is a Spark Connect session, with a server of its own; with
     SPARK_REMOTE=sc://... it is one of the server there, set up as it is.
@@ -96,13 +97,14 @@ def local_session(*, measured: bool = False) -> SparkSession:
     java += "" if measured else " -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
     builder = SparkSession.builder.appName("tickproof")
     builder = builder if remote else builder.master(f"local[{cores}]")
+    sockets = hasattr(socket, "AF_UNIX") and not over_tcp
     builder = (
         builder.config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", cores)
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.driver.extraJavaOptions", java)
-        .config(SOCKETS, str(hasattr(socket, "AF_UNIX")).lower())
+        .config(SOCKETS, str(sockets).lower())
     )
     with greetings_left_out(), warnings.catch_warnings():
         # Connect starts a server with all settings, and then says that some cannot be changed.
