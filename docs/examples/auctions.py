@@ -134,8 +134,9 @@ def bids_of_auctions(
 
     if punctuated:
         # An item is put up once: its own row promises that no other one comes.
-        once = stream("auctions").where("item IS NOT NULL")
-        auctions = windowed(stream("auctions"), ts="ts", range=window, delay=0, punctuations=once)
+        opened = stream("auctions")
+        once = opened.where("item IS NOT NULL")
+        auctions = windowed(opened, ts="ts", range=window, delay=0, punctuations=once)
         bids = windowed(
             stream("bids"), ts="ts", unbounded=True, delay=0, punctuations=stream("closings")
         )
