@@ -17,6 +17,7 @@ from spark_impl.streaming.carrier import closed_by
 from spark_impl.streaming.hearing import AlgorithmKeeper, AlgorithmStage
 from spark_impl.streaming.keeper import Keeper, StagePunctuator
 from spark_impl.streaming.memory import Clock, next_due, rows_held
+from spark_impl.streaming.spreading import counts_apart
 from spark_impl.streaming.stageplan import StageSpec, StreamPlan, on_time
 from spark_impl.streaming.trace import write_trace
 
@@ -24,13 +25,14 @@ STEPPED: Final = "bucket int, rows binary, held bigint, late bigint"
 """What a step of a bucket sends: its output, and what the metrics count."""
 
 
-BROKEN: Final = "broken"
+BROKEN, IGNORED = "broken", "ignored"
 
 
 def counters(spec: StageSpec) -> tuple[str, ...]:
-    """What else the metrics of a stage count: work, if an algorithm does it, and false promises."""
+    """What else the metrics of a stage count: work, if an algorithm does it, and promises."""
     work = () if spec.algorithm is None else COUNTERS
-    return (*work, BROKEN) if spec.judges else work
+    judging = (BROKEN,) if spec.judges else ()
+    return (*work, *judging, *((IGNORED,) if spec.punctuated else ()))
 
 
 def stepped_schema(spec: StageSpec) -> str:
@@ -62,7 +64,8 @@ class StageProcessor(BucketProcessor):
         keeper = None
         if self.spec.punctuated:
             keeper = self._keeper(key, plan, kept)
-            more, broken = keeper.arrive(taken, arrived.promises, closed)
+            promises, counted[IGNORED] = counts_apart(arrived.promises)
+            more, broken = keeper.arrive(taken, promises, closed)
             late += more
             if self.spec.judges:
                 counted[BROKEN] = broken

@@ -56,6 +56,9 @@ class OperatorProgress:
     """What its algorithm did in this micro-batch, by the kind of work; empty without one."""
     broken: int = 0
     """The promises that it ignored in this micro-batch because they were false."""
+    ignored: int = 0
+    """Those that free nothing there and tell nothing: they match nothing, or they are about a
+    column that the operator does not have."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class Progress:
                 int(row["held"]),
                 int(row["late"]),
                 _work(row),
-                int(row["broken"]) if "broken" in row else 0,
+                *(int(row[name]) if name in row else 0 for name in ("broken", "ignored")),
             )
             for name, row in metrics.items()
             if name.startswith(PREFIX) and int(row["buckets"])

@@ -1,19 +1,29 @@
 """Promises on their way between stages: who gets to know them.
 
 A promise may be about many keys, so every bucket hears it. Only if it names the values of the
-column by which rows are divided it goes to their buckets alone.
+column by which rows are divided it goes to their buckets alone. One bucket also hears how many
+there are of which the stage can make nothing, so that they are counted once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from reference.clock import MIN_TIME
-from reference.streams import Column, Constant, OneOf, Punctuation, Wildcard, pattern_values
+from reference.streams import (
+    Column,
+    Constant,
+    Nothing,
+    OneOf,
+    Punctuation,
+    Wildcard,
+    pattern_values,
+)
 from spark_impl.convert import python_values
 from spark_impl.encode import normal_doubles
 from spark_impl.frame import Frame, Ints
@@ -21,6 +31,19 @@ from spark_impl.punctuation.promised import Promised
 from spark_impl.streaming.buckets import bucket_of, labels, owner, owner_of_scope
 from spark_impl.streaming.promisetable import PromiseOf, PromiseTable
 from spark_impl.worker import ready
+
+_COUNT: Final = b"ignored "
+"""A number follows; no promises begin like this."""
+
+
+def counts_apart(sent: Mapping[int, Sequence[bytes]]) -> tuple[dict[int, list[bytes]], int]:
+    """What a bucket was sent: promises, and the number of those that the stage ignores."""
+    promises = {
+        number: [blob for blob in blobs if not blob.startswith(_COUNT)]
+        for number, blobs in sent.items()
+    }
+    counts = (blob for blobs in sent.values() for blob in blobs if blob.startswith(_COUNT))
+    return promises, sum(int(blob.removeprefix(_COUNT)) for blob in counts)
 
 
 def promised_input(number: int) -> int:
@@ -40,6 +63,8 @@ class Spreader:
     """The place of the one column by which rows are divided, if promises can be about it."""
     scoped: bool
     buckets: int
+    seen: frozenset[int] | None = None
+    """The places of the columns that the stage has; None if it has all."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Send on what a gate has let through: a column `rows` of promises in writing."""
@@ -49,11 +74,11 @@ class Spreader:
                 if blob.is_valid:
                     yield self._spread(PromiseTable.from_bytes(blob.as_py(), self.columns))
 
-    def sent(self, promises: Iterable[PromiseOf]) -> pa.RecordBatch:
-        """The promises as messages for buckets."""
-        return self._spread(PromiseTable.of(promises, self.columns))
+    def sent(self, promises: Iterable[PromiseOf], ignored: int = 0) -> pa.RecordBatch:
+        """The promises as messages for buckets; others were ignored before."""
+        return self._spread(PromiseTable.of(promises, self.columns), ignored)
 
-    def _spread(self, table: PromiseTable) -> pa.RecordBatch:
+    def _spread(self, table: PromiseTable, ignored: int = 0) -> pa.RecordBatch:
         places: list[Ints] = []
         buckets: list[Ints] = []
         left = np.ones(len(table), np.bool_)
@@ -66,19 +91,34 @@ class Spreader:
             buckets.append(bucket_of(keys, len(keyed.places), self.buckets))
             left[keyed.places] = False
         for other in np.flatnonzero(left).tolist():
-            hearing = np.array(list(self._hearing(*table.promise(other))), np.int64)
+            case, promise = table.promise(other)
+            ignored += self._ignores(promise)
+            hearing = np.array(list(self._hearing(case, promise)), np.int64)
             places.append(np.full(len(hearing), other))
             buckets.append(hearing)
         place, bucket = (np.concatenate([np.empty(0, np.int64), *own]) for own in (places, buckets))
         names = labels(self.buckets)
-        own = {at: table.take(np.sort(place[bucket == at])) for at in np.unique(bucket).tolist()}
+        messages = [
+            (names[at], table.take(np.sort(place[bucket == at])).to_bytes())
+            for at in np.unique(bucket).tolist()
+        ]
+        if ignored:
+            messages.append((names[0], _COUNT + b"%d" % ignored))
         return pa.RecordBatch.from_arrays(
             [
-                pa.array([names[at] for at in own], pa.int32()),
-                pa.array([promised_input(self.input)] * len(own), pa.int32()),
-                pa.array([part.to_bytes() for part in own.values()], pa.binary()),
+                pa.array([name for name, _ in messages], pa.int32()),
+                pa.array([promised_input(self.input)] * len(messages), pa.int32()),
+                pa.array([blob for _, blob in messages], pa.binary()),
             ],
             ["bucket", "input", "rows"],
+        )
+
+    def _ignores(self, promise: Punctuation) -> bool:
+        """Whether the stage can make nothing of it, but for finding late rows."""
+        return any(
+            isinstance(pattern, Nothing)
+            or not (self.seen is None or at in self.seen or isinstance(pattern, Wildcard))
+            for at, pattern in enumerate(promise.patterns)
         )
 
     def _hearing(self, case: int, promise: Punctuation) -> Iterable[int]:

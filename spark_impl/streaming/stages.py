@@ -188,7 +188,8 @@ def _spreader(
     scoped: bool,
 ) -> Spreader:
     key = promised.origins[keys[0]] if keys and len(keys) == 1 else None
-    return Spreader(number, promised.columns, bool(keys), key, scoped, wiring.buckets)
+    seen = frozenset(at for at in promised.origins if at is not None)
+    return Spreader(number, promised.columns, bool(keys), key, scoped, wiring.buckets, seen)
 
 
 def _packed(

@@ -83,8 +83,7 @@ class Packer:
             if told.num_rows:
                 frame = self._frame(told).with_numbers(at=_numbers(told.column("hidden"), "at"))
                 promises = told_in(frame, self.told.promised, 1 if self.scoped else 0)
-                if promises:
-                    yield self.told.spreader.sent(promises)
+                yield self.told.spreader.sent(promises, told.num_rows - len(promises))
                 table = table.filter(pc.invert(is_told))
         # Also if no row is left: the buckets get word that something has arrived.
         yield self._packed(table)

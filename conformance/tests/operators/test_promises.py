@@ -64,7 +64,12 @@ from spark_impl.streaming.promisetable import (
     read_promises,
     write_promises,
 )
-from spark_impl.streaming.spreading import Spreader, told_in
+from spark_impl.streaming.spreading import (
+    Spreader,
+    counts_apart,
+    promised_input,
+    told_in,
+)
 from spark_impl.streaming.stageplan import Input, LateRowError, StageSpec
 from spark_impl.streaming.witnesses import Gate
 
@@ -611,6 +616,31 @@ def test_a_promise_goes_where_its_values_are() -> None:
     assert (
         hearing(replace(spreader, divided=False, key=None), Punctuation(4, (Wildcard(),) * 2)) == 1
     )
+
+
+@pytest.mark.parametrize("divided", [False, True])
+def test_promises_that_a_stage_can_make_nothing_of_are_counted_once(divided: bool) -> None:
+    """It has no `v`. Whoever hears such a promise, one bucket hears of their number."""
+    key = 0 if divided else None
+    spreader = Spreader(3, KV, divided, key, False, buckets=4, seen=frozenset({0}))
+    promises = [
+        Punctuation(1, (Constant(7), Wildcard())),
+        Punctuation(2, (Constant(7), Constant("x"))),
+        Punctuation(3, (Wildcard(), Constant("x"))),
+        Punctuation(4, (Nothing(), Wildcard())),
+        Punctuation(5, (Between(1, 9), Wildcard())),
+    ]
+    sent = spreader.sent([(0, own) for own in promises], ignored=2)
+    assert set(sent.column("input").to_pylist()) == {promised_input(3)}
+    heard, counts = [], []
+    for blob in sent.column("rows").to_pylist():
+        blobs, ignored = counts_apart({3: [blob]})
+        heard += [own for left in blobs[3] for _, own in read_promises(left, KV)]
+        counts.append(ignored)
+    assert [count for count in counts if count] == [5]
+    assert all(own in heard for own in promises)
+    plain = replace(spreader, seen=None).sent([(0, own) for own in promises[:3]])
+    assert counts_apart({3: plain.column("rows").to_pylist()})[1] == 0
 
 
 def test_what_a_stage_tells_is_a_promise_of_its_rows() -> None:

@@ -261,6 +261,29 @@ def test_promises_of_nothing_but_null_are_read_from_parquet(
     assert promises == [(0, Punctuation(5, (Constant(None),)))]
 
 
+def test_promises_of_no_use_to_an_operator_are_counted(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    """The join tells that 7 and 8 are over; what is computed of them above can come of others."""
+    streams = Streams(session, tmp_path)
+    streams.feed(
+        a=[(SECOND, 7), (2 * SECOND, 8)], b=[(SECOND, 7)], over=[(3 * SECOND, 7), (3 * SECOND, 8)]
+    )
+    promises = streams.stream("over")
+    a = windowed(streams.stream("a"), ts="ts", unbounded=True, delay=0, punctuations=promises)
+    b = windowed(streams.stream("b"), ts="ts", unbounded=True, delay=0, punctuations=promises)
+    doubled = a.join(b, on="k").select(F.expr("k + k").alias("x")).distinct()
+    streams.run(doubled.changelog(punctuations=True, buckets=4))
+    streams.feed(a=[(9 * SECOND, 1)], b=[(9 * SECOND, 2)])
+    streams.run(doubled.changelog(punctuations=True, buckets=4))
+    ignored: Counter[str] = Counter()
+    for each in streams.progress:
+        ignored += Counter({own.operator: own.ignored for own in each.operators})
+    assert ignored == {"2 distinct": 2}
+    entries = [tuple(row) for rows in streams.out.values() for row in rows]
+    assert [(x, sign) for x, _, sign, _ in entries] == [(14, 1)]
+
+
 @pytest.mark.parametrize("never_null", [False, True])
 def test_promises_that_cannot_but_name_a_key_are_judged_where_it_is(
     session: SparkSession, tmp_path: Path, never_null: bool
