@@ -117,11 +117,8 @@ class StageSpec:
         In entries of a changelog `ets` means nothing, and append rows all come. Among rows with
         promises some are output punctuations: these are about the column `at`.
         """
-        sent: tuple[str, ...] = ("ts", "ets", "sign")
-        if self.output == "changelog":
-            sent = ("ts", "sign")
-        elif self.output == "append" and not self.punctuated:
-            sent = ("ts", "ets")
+        few = {"changelog": ("ts", "sign"), "append": ("ts", "ets")}
+        sent = few.get(self.output, ("ts", "ets", "sign"))
         return (*sent, "at") if self.punctuated else sent
 
     @property

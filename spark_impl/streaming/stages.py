@@ -270,8 +270,13 @@ def _run(wiring: Wiring, spec: StageSpec, packed: DataFrame, fields: Fields) -> 
     rest = {n: F.col(n) if n in numbers else silent[n] for n in ("ts", "ets", "sign")}
     if spec.scoped:
         rest["scope"] = F.col("scope")
-    if spec.punctuated:
+    if spec.punctuated and "sign" in numbers:
         sign = F.col("sign")
         rest["sign"] = F.when(sign < FIRST_TOLD, sign).otherwise(0)
         rest[HIDDEN] = F.when(sign >= FIRST_TOLD, sign - FIRST_TOLD)
+    elif spec.punctuated:
+        start, end = F.col("ts"), F.col("ets")
+        rest["ets"] = F.greatest(start, end)
+        rest["sign"] = F.when(end < start, 0).otherwise(1)
+        rest[HIDDEN] = F.when(end < start, (start - end - 1).cast("int"))
     return made.select(*columns, *(own.alias(name) for name, own in rest.items()))

@@ -27,7 +27,8 @@ SENT: Final = {"ts": pa.int64(), "ets": pa.int64(), "sign": pa.int32()}
 """The numbers of a stage as Spark gets them."""
 FIRST_TOLD: Final = 2
 """The sign of an output punctuation about the first column on the way to Spark; about the second it
-is one more, and so on. A column of their own for a few rows would be one for all others, too."""
+is one more, and so on. Append rows have no sign: there it ends one tick before it starts, or two.
+A column of their own for a few rows would be one for all others, too."""
 MOST_ROWS: Final = 1_000_000
 """So many rows are packed at a time, at most."""
 
@@ -140,7 +141,7 @@ class Unpacker:
     types: tuple[pa.DataType, ...]
     numbers: tuple[str, ...]
     """Which of ts, ets and sign there are, and `at` if some rows are output punctuations: the place
-    of the column that they are about, which becomes part of their sign (see `FIRST_TOLD`)."""
+    of the column that they are about, which is then in their sign or end (see `FIRST_TOLD`)."""
     scoped: bool
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -152,18 +153,23 @@ class Unpacker:
                     for frame in frames_from_bytes(blob.as_buffer()):
                         yield self._rows(frame)
 
+    def _marked(self, frame: Frame) -> Frame:
+        at = frame["at"]
+        if "sign" in self.numbers:
+            return frame.with_numbers(sign=np.where(at < 0, frame["sign"], at + FIRST_TOLD))
+        return frame.with_numbers(ets=np.where(at < 0, frame["ets"], frame["ts"] - 1 - at))
+
     def _rows(self, frame: Frame) -> pa.RecordBatch:
         lead = 1 if self.scoped else 0
         made = {
             f"p{at}": typed_column(column, type_)
             for at, (column, type_) in enumerate(zip(frame.columns[lead:], self.types, strict=True))
         }
+        if "at" in frame.numbers:
+            frame = self._marked(frame)
         for name in self.numbers:
             if name in SENT:
                 values = frame[name].astype(SENT[name].to_pandas_dtype(), copy=False)
-                if name == "sign" and "at" in frame.numbers:
-                    at = frame["at"].astype(np.int32)
-                    values = np.where(at < 0, values, at + FIRST_TOLD)
                 made[name] = pa.array(values, SENT[name])
         if self.scoped:
             made["scope"] = frame.columns[0]

@@ -212,12 +212,17 @@ class _Stage:
 
 
 def _marked(table: pa.Table) -> pa.Table:
-    """What Spark makes of the signs of output punctuations (see `FIRST_TOLD`)."""
-    sign = table.column("sign").to_numpy()
-    place = pa.array(sign - FIRST_TOLD, pa.int32(), mask=sign < FIRST_TOLD)
-    own = pa.array(np.where(sign < FIRST_TOLD, sign, 0), pa.int32())
-    at = table.column_names.index("sign")
-    return table.set_column(at, "sign", own).append_column(HIDDEN, place)
+    """What Spark makes of the signs or ends of output punctuations (see `FIRST_TOLD`)."""
+    columns = {name: table.column(name) for name in table.column_names}
+    if "sign" in columns:
+        sign = columns["sign"].to_numpy()
+        told, place = sign >= FIRST_TOLD, sign - FIRST_TOLD
+    else:
+        start, end = columns["ts"].to_numpy(), columns["ets"].to_numpy()
+        sign, told, place = np.ones(len(start)), end < start, start - end - 1
+        columns["ets"] = pa.array(np.maximum(start, end))
+    columns["sign"] = pa.array(np.where(told, 0, sign).astype(np.int32))
+    return pa.table({**columns, HIDDEN: pa.array(place.astype(np.int32), mask=~told)})
 
 
 @dataclass(frozen=True)
