@@ -28,6 +28,7 @@ from spark_impl.operators.base import Origin
 from spark_impl.operators.hearing import listeners
 from spark_impl.operators.leaf import RowsLeaf
 from spark_impl.plan import By, Plan, PlanState
+from spark_impl.punctuation.exploits import Exploits
 from spark_impl.punctuation.punctuator import Punctuator, Standing
 from spark_impl.punctuation.questions import Question, Questions
 from spark_impl.punctuation.watch import Watch
@@ -58,6 +59,9 @@ class StepResult:
     """Tuples dropped in this step because they broke a promise."""
     broken: int = 0
     """Promises ignored in this step because they were false when made."""
+    ignored: int = 0
+    """Promises of this step of which an operator that reads the stream can make nothing by
+    themselves; counted for each such operator."""
     punctuations: list[Punctuation] = field(default_factory=list)
     """Promises about the output that became certain in this step."""
 
@@ -103,8 +107,17 @@ class _Run:
         self.questions = [Questions(cases[0].query) for _ in cases]
         self.punctuator = Punctuator(self.plan) if by is None else None
         self.listeners = listeners(self.plan)
+        self.exploits = {own.name: self._exploits(own.name) for own in self.sources}
         self.watches = [Watch() for _ in cases]
         self.state: PlanState = self.plan.initial()
+
+    def _exploits(self, stream: str) -> list[Exploits]:
+        """What the operators that read a stream make of its promises."""
+        if self.punctuator is not None:
+            return self.punctuator.exploits(stream)
+        # Where algorithms do the work, others make nothing of promises.
+        heard = [each for own in self.listeners for each in own.exploits(stream)]
+        return heard or [Exploits(keys=())]
 
     def steps(self, finish: bool, restart_always: bool) -> list[list[StepResult]]:
         schedule = [list(case.arrivals()) for case in self.cases]
@@ -146,9 +159,16 @@ class _Run:
                     watch.hear(name, gate.promises[known:])
                     wanted = self.punctuator.let_in(watch, name, fresh, self.questions[at])
                     arrivals[name][-1] = (at, list(wanted))
+            ignored = sum(
+                each.ignores(promise)
+                for (name, gate), known in zip(gates.items(), heard, strict=True)
+                for promise in gate.promises[known:]
+                for each in self.exploits[name]
+            )
             after = [(gate.late, gate.broken) for gate in gates.values()]
             ends = number >= last[at] and (finish or not case.steps)
             result = StepResult(NEVER if ends else self._watermark(gates))
+            result.ignored = ignored
             result.late = sum(now[0] - then[0] for now, then in zip(after, before, strict=True))
             result.broken = sum(now[1] - then[1] for now, then in zip(after, before, strict=True))
             results.append(result)

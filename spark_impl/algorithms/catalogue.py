@@ -104,7 +104,9 @@ class Entry:
     is_late: Callable[[Options], bool] = lambda options: False
     """Whether its answers are final but not prompt."""
     hears: bool = False
-    """Whether punctuations may come in, if only to be compared with those that use them."""
+    """Whether punctuations may come in."""
+    exploits: bool = False
+    """Whether it makes something of them; one that does not is there to compare with."""
 
     def refusal(self, situation: Situation, options: Options) -> str | None:
         """Why it cannot do that, or None if it can."""
@@ -268,14 +270,26 @@ def _no_windows(situation: Situation) -> str | None:
     return "it has no windows; use unbounded=True, or pwjoin"
 
 
-def _punctuated(name: str, title: str, kind: type[Any], inputs: int | None = 2) -> Entry:
+def _punctuated(
+    name: str, title: str, kind: type[Any], inputs: int | None = 2, exploits: bool = True
+) -> Entry:
     def make(
         situation: Situation, on: Sequence[Sequence[int]], options: Options
     ) -> TupleAtATime[Any]:
         made: TupleAtATime[Any] = kind(time_windows(situation), on)
         return made
 
-    return Entry(name, title, "000", ("join",), make, least_keys=1, inputs=inputs, hears=True)
+    return Entry(
+        name,
+        title,
+        "000",
+        ("join",),
+        make,
+        least_keys=1,
+        inputs=inputs,
+        hears=True,
+        exploits=exploits,
+    )
 
 
 # --- 001 ------------------------------------------------------------------------------------------
@@ -372,7 +386,7 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     _many_windows("hybrid", "hybrid of hash join and NLJ", _hybrid, (*_TAU, "buckets")),
     _punctuated("pwjoin", "PWJoin", PWJoin),
     _punctuated("nary-pwjoin", "n-ary PWJoin", NaryPWJoin, None),
-    _punctuated("wjoin", "WJoin", WJoin),
+    _punctuated("wjoin", "WJoin", WJoin, exploits=False),
     Entry(
         "pjoin",
         "PJoin",
@@ -383,6 +397,7 @@ ENTRIES: Final[tuple[Entry, ...]] = (
         inputs=2,
         asks=_no_windows,
         hears=True,
+        exploits=True,
     ),
     _near("nlw", "NLW-join", _by_pairs(NLWJoin)),
     _near("hw", "HW-join", _by_pairs(HWJoin)),

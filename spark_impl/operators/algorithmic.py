@@ -97,8 +97,13 @@ class Prepared:
 
     @property
     def hears(self) -> bool:
-        """Whether it makes something of punctuations."""
+        """Whether it takes streams with punctuations."""
         return catalogue.entry(self.name).hears
+
+    @property
+    def exploits(self) -> bool:
+        """Whether it makes something of them."""
+        return catalogue.entry(self.name).exploits
 
     def operator(self, query: Query, children: Sequence[Operator]) -> AlgorithmOperator:
         """The operator, over what it reads."""

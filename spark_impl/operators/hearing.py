@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 
-from reference.streams import Constant, OneOf, Punctuation, Wildcard, pattern_values
+from reference.streams import Punctuation, pattern_values
 from reference.types import Row, Value
 from spark_impl.algorithms.runner import Closing
 from spark_impl.operators.algorithmic import AlgorithmOperator
 from spark_impl.operators.base import State
 from spark_impl.plan import Plan, PlanState
+from spark_impl.punctuation.exploits import Exploits, names_just
 from spark_impl.punctuation.values import value_key
 
 
 def closed_keys(promise: Punctuation, places: Sequence[int]) -> list[Row]:
     """The values of the columns at `places` that a promise closes, whatever the others hold.
 
+    >>> from reference.streams import Constant, OneOf, Wildcard
     >>> closed_keys(Punctuation(5, (Wildcard(), OneOf((7, 8)))), [1])
     [(7,), (8,)]
     >>> closed_keys(Punctuation(5, (Constant("x"), Constant(7))), [1])
     []
     """
-    for at, pattern in enumerate(promise.patterns):
-        named = isinstance(pattern, Constant | OneOf)
-        if not (named if at in places else isinstance(pattern, Wildcard)):
-            return []
+    if not names_just(promise, places):
+        return []
     found = product(*(pattern_values(promise.patterns[at]) for at in places))
     return list({_key(values): values for values in found}.values())
 
@@ -50,16 +50,26 @@ class Listener:
         """Whether what it finds closed is closed for the output, and can be said of one column."""
         self._fresh: dict[int, list[Closing]] = {}
 
+    def reads(self, stream: str) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """The sides that are a stream, and where it has their keys; nowhere, if not all of them."""
+        for side, child in enumerate(self.operator.children):
+            if child.origin is not None and child.origin.stream == stream:
+                keys = [at + self.operator.lead for at in self.operator.on[side]]
+                known = [at for at in keys if at in child.origin.places]
+                places = [child.origin.places.index(at) for at in known]
+                yield side, tuple(places if known == keys else ())
+
+    def exploits(self, stream: str) -> list[Exploits]:
+        """What it can make of the promises of a stream, for each side that the stream is."""
+        deaf = not self.operator.prepared.exploits
+        return [
+            Exploits(frozenset(places), () if deaf else places) for _, places in self.reads(stream)
+        ]
+
     def hear(self, case: int, stream: str, promises: Sequence[Punctuation], known: int) -> None:
         """Take note of the promises of a stream after the first `known`, of which it knows."""
-        for side, child in enumerate(self.operator.children):
-            if child.origin is None or child.origin.stream != stream:
-                continue
-            keys = [at + self.operator.lead for at in self.operator.on[side]]
-            if not all(key in child.origin.places for key in keys):
-                continue
-            places = [child.origin.places.index(key) for key in keys]
-            for number, promise in enumerate(promises[known:], known):
+        for side, places in self.reads(stream):
+            for number, promise in enumerate(promises[known:] if places else (), known):
                 for values in closed_keys(promise, places):
                     if not is_closed(values, places, promises[:number]):
                         self.note(case, Closing(promise.ts, side, values))

@@ -17,8 +17,10 @@ from spark_impl.operators.base import Piece, store_of
 from spark_impl.operators.group_by import GroupByOperator
 from spark_impl.operators.join import JoinOperator
 from spark_impl.operators.sets import SetOperator
+from spark_impl.operators.simple import ProjectOperator, SelectOperator
 from spark_impl.plan import Plan, PlanState
 from spark_impl.punctuation.any_join import AnyJoinRule
+from spark_impl.punctuation.exploits import Exploits
 from spark_impl.punctuation.ledger import Ledger
 from spark_impl.punctuation.questions import Question, Questions
 from spark_impl.punctuation.quiet import Quiet, tap_of
@@ -48,6 +50,17 @@ class Punctuator:
         self.rule: Rule | None = rule_for(plan)
         found = {number: tap_of(plan, number) for number in range(len(plan.nodes) - 1)}
         self.taps = {number: tap for number, tap in found.items() if tap is not None}
+
+    def exploits(self, stream: str) -> list[Exploits]:
+        """What the operators make of the promises of a stream, for each input that it is."""
+        read = (
+            self.taps[below]
+            for node in self.plan.nodes
+            if not isinstance(node.operator, SelectOperator | ProjectOperator)
+            for below in node.inputs
+            if below in self.taps
+        )
+        return [tap.exploits for tap in read if tap.stream == stream]
 
     def let_in(
         self, watch: Watch, stream: str, tuples: Sequence[StreamTuple], questions: Questions

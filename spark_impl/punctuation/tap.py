@@ -26,6 +26,7 @@ from spark_impl.horizon import Horizon
 from spark_impl.operators.base import Operator
 from spark_impl.operators.leaf import RowsLeaf, SpanLeaf
 from spark_impl.operators.simple import ProjectOperator, SelectOperator
+from spark_impl.punctuation.exploits import Exploits
 from spark_impl.punctuation.ledger import Fixed, Ledger, matches, same
 from spark_impl.punctuation.promised import Promised
 
@@ -68,6 +69,13 @@ class Tap:
         self.depth = max(1, sum(len(columns_compared(expr)) for expr, _ in self.expressions()))
         """How many columns may have to be put in order between two values."""
         self.looked_at = self._looked_at()
+
+    @property
+    def exploits(self) -> Exploits:
+        """What can be made of promises about the stream."""
+        seen = {at for at in self.raw_places if at is not None}
+        # Which rows a selection lets through is only looked into if it compares, and no more.
+        return Exploits(frozenset(seen | self.looked_at if self.exact else seen))
 
     def expressions(self) -> Iterator[tuple[Expr, Sequence[Column]]]:
         """What selections and projections compute, and over which columns."""

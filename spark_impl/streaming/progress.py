@@ -57,8 +57,8 @@ class OperatorProgress:
     broken: int = 0
     """The promises that it ignored in this micro-batch because they were false."""
     ignored: int = 0
-    """Those that free nothing there and tell nothing: they match nothing, or they are about a
-    column that the operator does not have."""
+    """Those that by themselves free nothing there and tell nothing: they match nothing, are about a
+    column that the operator does not have, or are such as its algorithm does not look at."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from reference.clock import MIN_TIME
 from reference.streams import (
     Column,
     Constant,
-    Nothing,
     OneOf,
     Punctuation,
     Wildcard,
@@ -27,6 +26,7 @@ from reference.streams import (
 from spark_impl.convert import python_values
 from spark_impl.encode import normal_doubles
 from spark_impl.frame import Frame, Ints
+from spark_impl.punctuation.exploits import Exploits
 from spark_impl.punctuation.promised import Promised
 from spark_impl.streaming.buckets import bucket_of, labels, owner, owner_of_scope
 from spark_impl.streaming.promisetable import PromiseOf, PromiseTable
@@ -63,8 +63,8 @@ class Spreader:
     """The place of the one column by which rows are divided, if promises can be about it."""
     scoped: bool
     buckets: int
-    seen: frozenset[int] | None = None
-    """The places of the columns that the stage has; None if it has all."""
+    exploits: Exploits
+    """What the stage can make of them."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Send on what a gate has let through: a column `rows` of promises in writing."""
@@ -90,9 +90,10 @@ class Spreader:
             places.append(keyed.places)
             buckets.append(bucket_of(keys, len(keyed.places), self.buckets))
             left[keyed.places] = False
+            ignored += len(keyed.places) * self.exploits.ignores(self._naming(self.key))
         for other in np.flatnonzero(left).tolist():
             case, promise = table.promise(other)
-            ignored += self._ignores(promise)
+            ignored += self.exploits.ignores(promise)
             hearing = np.array(list(self._hearing(case, promise)), np.int64)
             places.append(np.full(len(hearing), other))
             buckets.append(hearing)
@@ -113,13 +114,10 @@ class Spreader:
             ["bucket", "input", "rows"],
         )
 
-    def _ignores(self, promise: Punctuation) -> bool:
-        """Whether the stage can make nothing of it, but for finding late rows."""
-        return any(
-            isinstance(pattern, Nothing)
-            or not (self.seen is None or at in self.seen or isinstance(pattern, Wildcard))
-            for at, pattern in enumerate(promise.patterns)
-        )
+    def _naming(self, at: int) -> Punctuation:
+        """A promise like those that name one value of this column, and nothing else."""
+        patterns = [Constant(None) if own == at else Wildcard() for own in range(len(self.columns))]
+        return Punctuation(MIN_TIME, tuple(patterns))
 
     def _hearing(self, case: int, promise: Punctuation) -> Iterable[int]:
         scope = case if self.scoped else None

@@ -29,6 +29,7 @@ from spark_impl.operators.leaf import RowsLeaf, SpanLeaf
 from spark_impl.operators.output import AppendOperator, ChangelogOperator
 from spark_impl.operators.simple import UnionOperator
 from spark_impl.plan import CASE, Node, Plan, PlanState
+from spark_impl.punctuation.exploits import Exploits
 from spark_impl.punctuation.promised import Promised
 
 DELTA: Final = "delta"
@@ -61,6 +62,8 @@ class Input:
     """What promises about it speak of, if there are any in the stage."""
     lost: tuple[int, ...] = field(default=(), repr=False)
     """The columns of the promises that are not seen, and come after those that are."""
+    exploits: Exploits = field(default=Exploits(), repr=False)
+    """What the stage makes of promises about it."""
     judged: bool = field(default=False, repr=False)
     """Whether promises come as they were made, so that the stage sorts out the false ones."""
 

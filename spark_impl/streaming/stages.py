@@ -22,6 +22,7 @@ from reference.query import Query
 from reference.windows import Unbounded
 from spark_impl.layout import Fields, Layout, part_types
 from spark_impl.operators.algorithmic import Prepared
+from spark_impl.punctuation.exploits import Exploits
 from spark_impl.punctuation.promised import Promised
 from spark_impl.sparktypes import arrow_type, flattened, parts, rebuilt
 from spark_impl.streaming.buckets import labels
@@ -53,6 +54,7 @@ def stage(
     inputs: list[Input] = []
     sent: list[tuple[Branch, Sequence[int] | None, Fields]] = []
     punctuated = any(side.punctuated for side in sides)
+    by_all_keys = keys
     key: int | None = None
     asks: tuple[int, ...] = ()
     if punctuated:
@@ -91,6 +93,11 @@ def stage(
                 # Of promises such an input knows nothing, and nobody asks it.
                 inputs.append(Input(0, (), Unbounded(), "drop", births="only", label=branch.label))
                 sent.append((branch, None, ()))
+    if punctuated:
+        inputs = [
+            replace(own, exploits=_exploits(own, inputs, by_all_keys[own.side], algorithm))
+            for own in inputs
+        ]
     spec = StageSpec(query, tuple(inputs), DELTA, scoped, functions, algorithm=algorithm)
     top = spec.plan().top
 
@@ -102,7 +109,7 @@ def stage(
             packed.append(_packed(wiring, number, rows_of, own, places, columns, scoped))
             speaking = branch.speaking
             if speaking is not None and speaking.gate is not None and own.promised:
-                spreader = _spreader(wiring, number, own.promised, places, scoped)
+                spreader = _spreader(wiring, number, own, places, scoped)
                 if speaking.made is not None and _sees_all(wiring, branch, own.promised, places):
                     own_inputs[number] = replace(own, judged=True)
                     told.append(speaking.made(spreader))
@@ -180,16 +187,37 @@ def _sees_all(
     return speaking.names_one and len(keys) == 1 and promised.origins[keys[0]] is not None
 
 
+def _exploits(
+    own: Input,
+    inputs: Sequence[Input],
+    keys: Sequence[int] | None,
+    algorithm: Prepared | None,
+) -> Exploits:
+    """What the stage makes of promises about an input."""
+    if own.promised is None:
+        return Exploits()
+    origins = own.promised.origins
+    seen = frozenset(at for at in origins if at is not None)
+    if algorithm is None:
+        return Exploits(seen)
+    places = tuple(origins[key] for key in keys or ())
+    # What is promised of one of several inputs on a side, the algorithm does not know of all.
+    alone = sum(other.side == own.side for other in inputs) == 1
+    hears = algorithm.exploits and alone and None not in places
+    return Exploits(seen, tuple(at for at in places if at is not None) if hears else ())
+
+
 def _spreader(
     wiring: Wiring,
     number: int,
-    promised: Promised,
+    own: Input,
     keys: Sequence[int] | None,
     scoped: bool,
 ) -> Spreader:
-    key = promised.origins[keys[0]] if keys and len(keys) == 1 else None
-    seen = frozenset(at for at in promised.origins if at is not None)
-    return Spreader(number, promised.columns, bool(keys), key, scoped, wiring.buckets, seen)
+    assert own.promised is not None
+    key = own.promised.origins[keys[0]] if keys and len(keys) == 1 else None
+    columns = own.promised.columns
+    return Spreader(number, columns, bool(keys), key, scoped, wiring.buckets, own.exploits)
 
 
 def _packed(
@@ -226,7 +254,7 @@ def packer_of(
     """What packs the rows of one input, and sends its promises if they are among the rows."""
     told = None
     if own.promised is not None and not own.is_stream and own.promised.columns:
-        told = Told(own.promised, _spreader(wiring, number, own.promised, keys, scoped))
+        told = Told(own.promised, _spreader(wiring, number, own, keys, scoped))
     return Packer(
         number,
         len(own.columns) + len(own.lost),

@@ -28,6 +28,7 @@ from reference.windows import Window
 from spark_impl.inprocess import run_cases
 from spark_impl.operators.algorithmic import Prepared
 from spark_impl.plan import By
+from spark_impl.streaming.spreading import counts_apart
 
 LEVELS = ("final", "prompt", "punctual", "durable")
 SOUND = Insight(frozenset(), frees=False)
@@ -122,6 +123,41 @@ def test_punctuations_shrink_the_state():
             for ts, _ in own
         )
     assert held["pwjoin"] < 0.8 * held["wjoin"]
+
+
+@pytest.mark.parametrize(
+    ("name", "on", "ignored"),
+    [
+        ("pwjoin", ["k"], 5),
+        ("pwjoin", ["k", "w"], 4),
+        ("wjoin", ["k"], 6),
+    ],
+)
+def test_promises_of_which_an_algorithm_makes_nothing_are_counted_once(
+    name, on, ignored, monkeypatch
+):
+    counted = []
+
+    def counts(sent):
+        found = counts_apart(sent)
+        counted.append(found[1])
+        return found
+
+    monkeypatch.setattr("spark_impl.streaming.processor.counts_apart", counts)
+    a = Source("A", "k bigint", "w bigint").window(Range(6))
+    b = Source("B", *(f"{column} bigint" for column in on)).window(Range(6))
+    promises = "!(7,*)@1 !(8,2)@1 !(*,2)@1 !(1..3,*)@1 !({4,5},{1,2})@1 !({},*)@1"
+    other = "(7,2)@1" if "w" in on else "7@1"
+    names = ", ".join(f"{column} bigint" for column in on)
+    lanes = f"A(k bigint, w bigint): {promises} ~2 / ~9 | B({names}): {other} ~2 / ~9"
+    case = parse_lanes(lanes).case(a.join(b, on=on))
+    (steps,) = run_cases([case], by=by(name))
+    assert sum(step.ignored for step in steps) == ignored
+    for buckets in (1, 4):
+        counted.clear()
+        (run,) = Staged(buckets, name).run([case])
+        assert isinstance(run, Run), run
+        assert sum(counted) == ignored
 
 
 def test_a_key_is_closed_once_however_often_that_is_promised():

@@ -51,6 +51,7 @@ from spark_impl.operators import join
 from spark_impl.punctuation import keysets, latest
 from spark_impl.punctuation.book import MOST, PromiseBook
 from spark_impl.punctuation.evidence import Evidence
+from spark_impl.punctuation.exploits import Exploits
 from spark_impl.punctuation.ledger import Ledger
 from spark_impl.punctuation.promised import Promised
 from spark_impl.streaming.buckets import owner
@@ -75,6 +76,7 @@ from spark_impl.streaming.witnesses import Gate
 
 K = columns("k bigint")
 KV = columns("k bigint", "v string")
+ALL = Exploits(frozenset({0, 1}))
 Rowed: TypeAlias = tuple[Ints, Ints]
 """The keys and the times of rows."""
 
@@ -305,7 +307,7 @@ def test_what_a_stage_knows_of_keys_is_written_once() -> None:
     )
     leaves = [Source(f"in{n}", *own).window(Unbounded()) for n, own in enumerate(sides)]
     stage = FakeStage(StageSpec(leaves[0].join(leaves[1], on="k"), inputs, "changelog"), [[0]] * 2)
-    spreader = Spreader(0, sides[0][:1], divided=True, key=0, scoped=False, buckets=1)
+    spreader = Spreader(0, sides[0][:1], divided=True, key=0, scoped=False, buckets=1, exploits=ALL)
 
     def heard(keys: range, watermark: int) -> int:
         """Gives how many bytes were written to segments."""
@@ -558,7 +560,7 @@ def test_promises_about_neighbours_become_ranges() -> None:
 def test_a_stage_keeps_closed_values_as_a_range_and_knows_them_after_a_restart() -> None:
     own = Input(0, K, Range(9), late="drop", promised=Promised(K, (0,), K))
     stage = FakeStage(StageSpec(Source("in0", *K).window(Unbounded()), (own,), "changelog"), [[0]])
-    spreader = Spreader(0, K, divided=True, key=0, scoped=False, buckets=1)
+    spreader = Spreader(0, K, divided=True, key=0, scoped=False, buckets=1, exploits=ALL)
     promises = [(0, Punctuation(3, (Constant(key),))) for key in range(2 * MOST)]
     stage.batch({}, 0, promises=spreader.sent(promises))
     # A watermark later than the promises: now they close their values for good. What was merged is
@@ -606,7 +608,7 @@ def hearing(spreader: Spreader, promise: Punctuation) -> int:
 
 
 def test_a_promise_goes_where_its_values_are() -> None:
-    spreader = Spreader(0, KV, divided=True, key=0, scoped=False, buckets=4)
+    spreader = Spreader(0, KV, divided=True, key=0, scoped=False, buckets=4, exploits=ALL)
     assert hearing(spreader, Punctuation(4, (Constant(7), Wildcard()))) == 1
     assert hearing(spreader, Punctuation(4, (Between(7, 8), Wildcard()))) == 4
     assert hearing(spreader, Punctuation(4, (Wildcard(), Constant("x")))) == 4
@@ -622,7 +624,7 @@ def test_a_promise_goes_where_its_values_are() -> None:
 def test_promises_that_a_stage_can_make_nothing_of_are_counted_once(divided: bool) -> None:
     """It has no `v`. Whoever hears such a promise, one bucket hears of their number."""
     key = 0 if divided else None
-    spreader = Spreader(3, KV, divided, key, False, buckets=4, seen=frozenset({0}))
+    spreader = Spreader(3, KV, divided, key, False, buckets=4, exploits=Exploits(frozenset({0})))
     promises = [
         Punctuation(1, (Constant(7), Wildcard())),
         Punctuation(2, (Constant(7), Constant("x"))),
@@ -639,8 +641,15 @@ def test_promises_that_a_stage_can_make_nothing_of_are_counted_once(divided: boo
         counts.append(ignored)
     assert [count for count in counts if count] == [5]
     assert all(own in heard for own in promises)
-    plain = replace(spreader, seen=None).sent([(0, own) for own in promises[:3]])
-    assert counts_apart({3: plain.column("rows").to_pylist()})[1] == 0
+    for use, ignored in (
+        (ALL, 1),
+        # An algorithm makes something of whole keys only.
+        (Exploits(frozenset({0, 1}), (0,)), 4),
+        (Exploits(frozenset({0, 1}), (0, 1)), 4),
+        (Exploits(frozenset({0, 1}), ()), 5),
+    ):
+        other = replace(spreader, exploits=use).sent([(0, own) for own in promises])
+        assert counts_apart({3: other.column("rows").to_pylist()})[1] == ignored
 
 
 def test_what_a_stage_tells_is_a_promise_of_its_rows() -> None:
@@ -684,7 +693,7 @@ def test_a_row_that_breaks_a_promise_stops_the_query_if_it_shall() -> None:
     stage = FakeStage(StageSpec(query, (own,), "changelog"), [[0]])
     rows = pa.record_batch({"p0": pa.array([7]), "ts": pa.array([3])})
     stage.batch({0: rows}, 0)
-    spreader = Spreader(0, K, divided=True, key=0, scoped=False, buckets=1)
+    spreader = Spreader(0, K, divided=True, key=0, scoped=False, buckets=1, exploits=ALL)
     stage.batch({}, 0, promises=spreader.sent([(0, Punctuation(3, (Constant(7),)))]))
     late = pa.record_batch({"p0": pa.array([7]), "ts": pa.array([4])})
     with pytest.raises(LateRowError, match=r"the row \(7,\) at 4 breaks the promise"):

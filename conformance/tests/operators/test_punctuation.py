@@ -279,6 +279,22 @@ def test_broken_promises_are_counted_and_change_nothing() -> None:
     assert closed(steps)[0] == [("c0", 2)]
 
 
+@pytest.mark.parametrize(
+    ("query", "ignored"),
+    [
+        (A.window(Range(5)), 1),
+        # It has no `a`. The selection below it looks at `a` and makes something of its promise.
+        (A.window(Range(5)).select("k").distinct(), 3),
+        (A.window(Range(5)).where(col("a") > "b").select("k").distinct(), 1),
+        # Two read the stream, and one of them without `a`.
+        (A.window(Range(5)).join(A.window(Range(9)).select("k"), on="k"), 4),
+    ],
+)
+def test_promises_of_no_use_are_counted(query: Query, ignored: int) -> None:
+    steps = run(case_of(query, "!(1,*)@1 !(2,x)@1 !(*,x)@1 !({},*)@1 ~2 / (3,y)@3 ~4"))
+    assert [step.ignored for step in steps] == [ignored, 0, 0]
+
+
 # --- once, also after a restart -------------------------------------------------------------------
 
 
