@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from spark_impl import Algorithm, Relation
+    from spark_impl import Algorithm, Marked, Relation
 
 QUIET = Path(__file__).with_name("log4j2-quiet.properties")
 TIME, SCOPE = "tickproof time", "tickproof case"
@@ -266,7 +266,7 @@ def translated(
     delay: int | None = None,
     use: Use | None = None,
     top: Query | None = None,
-    promises: Mapping[str, DataFrame] | None = None,
+    promises: Mapping[str, DataFrame | Marked] | None = None,
 ) -> Relation:
     """A query as a user of the public operators would write it.
 

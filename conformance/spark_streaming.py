@@ -27,6 +27,8 @@ from conformance.algorithms import claims as algorithm_claims
 from conformance.insight import insight
 from conformance.run import FULL, Failure, Run, StepReport
 from conformance.spark_engines import (
+    SCOPE,
+    TIME,
     events_schema,
     events_table,
     local_session,
@@ -63,7 +65,9 @@ from reference.windows import Rows, Unbounded
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
+    from spark_impl import Marked
     from spark_impl.streaming.trace import TracedRows
 
 SETTINGS = {
@@ -86,6 +90,8 @@ BUCKETS = 2
 AT_ONCE = 3
 """So many streaming queries run side by side: of each, much of the time is waiting."""
 TOLD = "told"
+OVER = "tickproof over"
+"""Says which rows of a stream are promises, if they come among the others."""
 
 
 def never_told(query: Query, output: str) -> str | None:
@@ -240,12 +246,17 @@ class StreamRun:
         self.stretch = Stretch.of(self.query)
         self.schedule: Schedule = schedule(self.cases, self.stretch)
         self.arriving = [list(case.arrivals()) for case in self.cases]
+        self.about = {own.name: self._about(own) for own in self.query.sources}
+        """By stream, the columns of which every promise names a value, if it says nothing else.
+
+        These promises come among the rows of their stream.
+        """
 
     def steps(self, restarts: bool) -> list[list[StepReport]]:
         number = len(self.schedule.watermarks)
         for source in self.query.sources:
             (self.directory / source.name).mkdir()
-            if self.punctuated:
+            if self.punctuated and not self.about[source.name]:
                 promises_in(self.directory, source).mkdir()
         if restarts:
             for step in range(number):
@@ -279,10 +290,25 @@ class StreamRun:
                 moved = [[*own, last] for own in moved]
             moved.append([StreamTuple(time, self.filler(source))])
             tuples: list[Tuples] = [{source.name: own} for own in moved]
-            _place(self.directory / source.name, step, events_table(source, tuples))
-            if self.punctuated:
-                table = promises_table(source, self._promised(step, source))
-                _place(promises_in(self.directory, source), step, table)
+            rows, promises = events_table(source, tuples), self._promised(step, source)
+            if self.about[source.name]:
+                rows = with_promises(rows, source, promises)
+            elif self.punctuated:
+                _place(promises_in(self.directory, source), step, promises_table(source, promises))
+            _place(self.directory / source.name, step, rows)
+
+    def _about(self, source: Source) -> tuple[str, ...]:
+        found = {
+            tuple(
+                (column.name, isinstance(pattern, Constant))
+                for column, pattern in zip(source.columns, promise.patterns, strict=True)
+                if not isinstance(pattern, Wildcard)
+            )
+            for step in range(len(self.schedule.watermarks))
+            for _, promise in self._promised(step, source)
+        }
+        (said,) = found if len(found) == 1 else ((),)
+        return tuple(name for name, _ in said) if all(named for _, named in said) else ()
 
     def _promised(self, step: int, source: Source) -> list[tuple[int, Punctuation]]:
         """The punctuations of all cases in a step, each with the number of its case."""
@@ -355,21 +381,28 @@ class StreamRun:
 
     def frame(self, source: Source) -> DataFrame:
         """A stream as Spark reads it: one file for each micro-batch."""
-        return (
-            self.session.readStream.schema(events_schema(source))
-            .option("maxFilesPerTrigger", 1)
-            .parquet(str(self.directory / source.name))
-        )
+        schema = events_schema(source)
+        if self.about[source.name]:
+            schema = schema.add(OVER, "boolean")
+        return self._read(schema, self.directory / source.name)
+
+    def promises(self, source: Source) -> DataFrame | Marked:
+        """Its promises, as a user would give them."""
+        from spark_impl import Marked
+
+        if about := self.about[source.name]:
+            return Marked(OVER, about)
+        return self._read(promises_schema(source), promises_in(self.directory, source))
+
+    def _read(self, schema: StructType, place: Path) -> DataFrame:
+        reader = self.session.readStream.schema(schema).option("maxFilesPerTrigger", 1)
+        return reader.parquet(str(place))
 
     def shown(self) -> DataFrame:
         """What comes out: the columns of the query, the case, the time, and the sign or the end."""
         frames = {source.name: self.frame(source) for source in self.query.sources}
         promises = {
-            source.name: self.session.readStream.schema(promises_schema(source))
-            .option("maxFilesPerTrigger", 1)
-            .parquet(str(promises_in(self.directory, source)))
-            for source in self.query.sources
-            if self.punctuated
+            source.name: self.promises(source) for source in self.query.sources if self.punctuated
         }
         relation = translated(
             self.query,
@@ -494,6 +527,24 @@ def buckets_of(cases: Sequence[Case]) -> int:
 def promises_in(directory: Path, source: Source) -> Path:
     """Where the punctuations of a stream are put."""
     return directory / f"{source.name} promises"
+
+
+def with_promises(
+    rows: pa.Table, source: Source, promises: Sequence[tuple[int, Punctuation]]
+) -> pa.Table:
+    """The rows of a stream with promises that only name values, in front of them."""
+    values: dict[str, list[Any]] = {
+        SCOPE: [number for number, _ in promises],
+        TIME: [promise.ts for _, promise in promises],
+    }
+    for at, column in enumerate(source.columns):
+        named = (promise.patterns[at] for _, promise in promises)
+        values[column.name] = [p.value if isinstance(p, Constant) else None for p in named]
+    told = pa.table(values, schema=rows.schema)
+    both = zip((told, rows), (True, False), strict=True)
+    return pa.concat_tables(
+        [own.append_column(OVER, pa.array([over] * len(own), pa.bool_())) for own, over in both]
+    )
 
 
 # --- what is held ---------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from reference.query import avg, count, max_, median, min_, stddev, sum_
     from spark_impl.choosing import Algorithm, Statistics
+    from spark_impl.marked import Marked
     from spark_impl.measuring import measure
     from spark_impl.relation import Relation, udaf, window_join, windowed
     from spark_impl.streaming.progress import Progress, ProgressListener
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Algorithm",
+    "Marked",
     "Progress",
     "ProgressListener",
     "Relation",
@@ -41,7 +43,7 @@ def __getattr__(name: str) -> Any:
         # Late, because executors and the in-process driver import this package without PySpark's
         # DataFrame API, and Spark when it starts a query without anything else (see `shell`).
         from reference import query
-        from spark_impl import choosing, measuring, relation
+        from spark_impl import choosing, marked, measuring, relation
         from spark_impl.streaming import progress, settings
 
         homes: dict[str, Any] = {
@@ -51,5 +53,6 @@ def __getattr__(name: str) -> Any:
         }
         homes |= dict.fromkeys(("avg", "count", "max_", "median", "min_", "stddev", "sum_"), query)
         homes |= {"Algorithm": choosing, "Statistics": choosing, "measure": measuring}
+        homes["Marked"] = marked
         return getattr(homes.get(name, relation), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

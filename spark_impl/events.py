@@ -19,6 +19,7 @@ from spark_impl.batch.spells import newest_rows
 from spark_impl.batch.subquery import Subquery
 from spark_impl.durations import ticks
 from spark_impl.layout import columns_of, expiry
+from spark_impl.marked import Marked
 from spark_impl.sparktypes import key_type, model_columns
 from spark_impl.streaming.carrier import delay_text, event_time
 from spark_impl.streaming.flow import Flow
@@ -45,6 +46,8 @@ class Events:
     delay: int = 0
     """What happens to late rows of a stream, and by how many ticks rows may be delayed."""
     promises: Promises | None = None
+    mark: int | None = None
+    """The place of the column that says which rows are promises, if they are among the rows."""
 
     @classmethod
     def of(
@@ -57,6 +60,7 @@ class Events:
         what: str,
         late: str = "drop",
         delay: int = 0,
+        punctuations: object = None,
     ) -> Events:
         """Refuse what cannot work; no job runs."""
         columns = [field.name for field in df.schema.fields]
@@ -80,32 +84,72 @@ class Events:
                 "leave withWatermark out, and say delay="
             )
         made = cls(df, window, time, case, drops, late, delay)
+        if isinstance(punctuations, Marked):
+            made = replace(made, mark=made.place_of_mark(punctuations, what))
         if not made.fields:
-            raise QueryError(f"{what}: {ts!r} is the only column; there is nothing to query")
-        return replace(made, window=made.checked_window(what))
+            beside = ", ".join(map(repr, columns))
+            raise QueryError(f"{what}: there is no column beside {beside}, so nothing to query")
+        made = replace(made, window=made.checked_window(what))
+        return made if punctuations is None else made.promised(punctuations, what)
 
-    def promised(self, df: object, ts: str, scope: str | None, what: str) -> Events:
-        """With promises about the rows, as a DataFrame (see `spark_impl.streaming.promises`)."""
-        if df is None:
-            return self
+    def place_of_mark(self, marked: Marked, what: str) -> int:
+        """The column that says which rows are promises."""
         what = f"{what}, punctuations="
+        fields = self.df.schema.fields
+        place = place_of(marked.column, [f.name for f in fields], self.df.sparkSession, what)
+        type_ = fields[place].dataType
+        if not isinstance(type_, T.BooleanType):
+            raise QueryError(
+                f"{what}: {marked.column!r} is a {type_.simpleString()}; the column that marks "
+                "promises among the rows is a boolean one, true for a promise"
+            )
+        return place
+
+    def promised(self, given: object, what: str) -> Events:
+        """With promises about the rows (see `spark_impl.streaming.promises`)."""
+        what = f"{what}, punctuations="
+        session = self.df.sparkSession
+        df = self._among_rows(given, what) if isinstance(given, Marked) else given
         if not isinstance(df, DataFrame):
-            raise QueryError(f"{what}: give a DataFrame, not a {type(df).__name__}")
+            raise QueryError(f"{what}: give a DataFrame or Marked, not a {type(df).__name__}")
         if df.isStreaming != self.df.isStreaming:
             raise QueryError(f"{what}: rows and promises must both be streaming, or neither")
-        session = self.df.sparkSession
 
         def find(name: str, names: Sequence[str]) -> int:
             return place_of(name, names, session, what)
 
-        made = Promises.of(df, ts, scope, self.fields, self.clock, find, what)
+        names = [field.name for field in self.df.schema.fields]
+        scope = None if self.scope is None else names[self.scope]
+        made = Promises.of(
+            df, names[self.time], scope, self.fields, self.clock, find, what, self.mark is not None
+        )
         return replace(self, promises=made)
+
+    def _among_rows(self, marked: Marked, what: str) -> DataFrame:
+        """The promises that are among the rows, as a DataFrame of their own."""
+        names = [field.name for field in self.df.schema.fields]
+        about = [
+            place_of(name, names, self.df.sparkSession, what)
+            for name in names_of(marked.about, f"{what} about=")
+        ]
+        if not about:
+            raise QueryError(f"{what}: about= names no column; a promise says something of one")
+        for place in about:
+            if place not in self.places:
+                raise QueryError(f"{what}: {names[place]!r} is not data, so no promise is about it")
+        if len(set(about)) < len(about):
+            raise QueryError(f"{what} about= names a column twice: {', '.join(marked.about)}")
+        wanted = [self.time, *([] if self.scope is None else [self.scope]), *about]
+        rows = self._every().where(self._is_promise)
+        if self.drops:
+            rows = rows.where(F.col(f"c{self.time}").isNotNull())
+        return rows.select(*(F.col(f"c{place}").alias(names[place]) for place in wanted))
 
     @property
     def places(self) -> list[int]:
         """The places of the columns that are data."""
         every = range(len(self.df.schema.fields))
-        return [place for place in every if place not in (self.time, self.scope)]
+        return [place for place in every if place not in (self.time, self.scope, self.mark)]
 
     @property
     def fields(self) -> tuple[T.StructField, ...]:
@@ -162,9 +206,17 @@ class Events:
     def _without(self, place: int) -> DataFrame:
         return self._numbered().where(F.col(f"c{place}").isNull())
 
-    def _numbered(self) -> DataFrame:
+    def _every(self) -> DataFrame:
         """The DataFrame with names by position: those of the user may stand twice."""
         return self.df.toDF(*columns_of(len(self.df.schema.fields)))
+
+    def _numbered(self) -> DataFrame:
+        """The same, of rows that are no promises."""
+        return self._every() if self.mark is None else self._every().where(~self._is_promise)
+
+    @property
+    def _is_promise(self) -> SparkColumn:
+        return F.coalesce(F.col(f"c{self.mark}"), F.lit(False))
 
     def rows(self, at: SparkColumn | None) -> Lifetimes | Flow:
         """The rows of a relation, in batch or streaming."""
@@ -172,8 +224,21 @@ class Events:
 
     def flow(self) -> Flow:
         """The rows of a stream, with the watermark that their times make."""
+        label = f"windowed({', '.join(self.names)})"
+        return stream(
+            self._stamped(self._numbered()),
+            self.fields,
+            self.scope is not None,
+            self.window,
+            self.late,
+            label,
+            self.promises,
+            None if self.mark is None else self._stamped(self._every(), self._is_promise),
+        )
+
+    def _stamped(self, rows: DataFrame, is_promise: SparkColumn | None = None) -> DataFrame:
+        """Rows as messages; of sign 0, if they are promises. Those move no watermark."""
         time = F.expr(self.clock.to_ticks(f"c{self.time}"))
-        rows = self._numbered()
         if self.drops:
             rows = rows.where(time.isNotNull())
         else:
@@ -184,21 +249,24 @@ class Events:
         extra = [time.alias("ts")]
         if self.scope is not None:
             extra.append(F.col(f"c{self.scope}").cast("bigint").alias("scope"))
-        rows = rows.select(*columns, *extra).withColumn("event", event_time(F.col("ts")))
+        event, sign = event_time(F.col("ts")), F.lit(1)
+        if is_promise is not None:
+            extra.append(is_promise.alias("is_promise"))
+            # Spark's first watermark is there already.
+            event = F.when(F.col("is_promise"), F.timestamp_micros(F.lit(0))).otherwise(event)
+            sign = F.when(F.col("is_promise"), 0).otherwise(1)
+        rows = rows.select(*columns, *extra).withColumn("event", event)
         rows = rows.withWatermark("event", delay_text(self.delay))
         # Spark would move conditions of the query below the watermark, and then a row that one of
         # them rejects would not let time pass. It moves nothing past what is not deterministic.
         ticks = F.when(F.spark_partition_id() >= 0, F.col("ts"))
-        made = rows.select(
+        return rows.select(
             *columns_of(len(columns)),
             ticks.alias("ts"),
             F.col("ts").alias("ets"),
-            F.lit(1).alias("sign"),
+            sign.alias("sign"),
             *(["scope"] if self.scope is not None else []),
         )
-        label = f"windowed({', '.join(self.names)})"
-        scoped = self.scope is not None
-        return stream(made, self.fields, scoped, self.window, self.late, label, self.promises)
 
     def lifetimes(self, at: SparkColumn | None) -> Lifetimes:
         """The rows with `ts` and `ets`; with an instant in ticks, those that are live then."""
@@ -206,7 +274,10 @@ class Events:
         span = self.window.span if isinstance(self.window, Range) else None
         names = columns_of(len(self.df.schema.fields))
         every, time = Subquery.of(self.df, names), names[self.time]
-        there: str | None = f"{time} IS NOT NULL"
+        conditions = [f"{time} IS NOT NULL"]
+        if self.mark is not None:
+            conditions.append(f"NOT COALESCE({names[self.mark]}, FALSE)")
+        there: str | None = " AND ".join(conditions)
         ticks = self.clock.to_ticks(time)
         if ticks != time:
             # What it takes to make ticks is written once.

@@ -56,6 +56,7 @@ from spark_impl.by_algorithm import Own
 from spark_impl.choosing import Choice, Given, Statistics, choose, named
 from spark_impl.events import RESERVED, Events, names_of, place_of, window_of, window_text
 from spark_impl.layout import columns_of
+from spark_impl.marked import Marked
 from spark_impl.rewriting import (
     driver,
     only_columns,
@@ -98,7 +99,7 @@ def windowed(
     null_ts: str = "error",
     late: str = "drop",
     delay: str | int | datetime.timedelta | None = None,
-    punctuations: DataFrame | None = None,
+    punctuations: DataFrame | Marked | None = None,
     scope: str | None = None,
 ) -> Relation:
     """See a DataFrame of events through a window.
@@ -122,6 +123,7 @@ def windowed(
     `punctuations` is a DataFrame of promises about the rows: each of its rows, with the same time
     column and any of the other columns, says that no row that matches has a later time. See
     docs/punctuations.md for what its columns may say, and for what the operators make of it.
+    If the promises are among the rows, say which these are with `Marked`.
 
     >>> from spark_impl import windowed
     >>> bids = spark.createDataFrame([(1, 20.0), (4, 25.0)], "ts bigint, price double")
@@ -158,7 +160,8 @@ def windowed(
         "windowed",
         late,
         delay_ticks(df, delay, "windowed"),
-    ).promised(punctuations, ts, scope, "windowed")
+        punctuations,
+    )
     events.refuse_nulls("windowed")
     return _leaf(events, ts)
 
@@ -175,7 +178,7 @@ def window_join(
     null_ts: str = "error",
     late: str = "drop",
     delay: str | int | datetime.timedelta | None = None,
-    punctuations: Mapping[str, DataFrame] | None = None,
+    punctuations: Mapping[str, DataFrame | Marked] | None = None,
     scope: str | None = None,
 ) -> Relation:
     """Join streams whose times must be close, pair by pair.
@@ -212,8 +215,16 @@ def window_join(
     for name, df in inputs.items():
         what = f"window_join, input {name!r}"
         leaves[name] = Events.of(
-            df, ts, Unbounded(), scope, null_ts == "drop", what, late, delay_ticks(df, delay, what)
-        ).promised(promises.get(name), ts, scope, what)
+            df,
+            ts,
+            Unbounded(),
+            scope,
+            null_ts == "drop",
+            what,
+            late,
+            delay_ticks(df, delay, what),
+            promises.get(name),
+        )
     relations = {name: _leaf(events, ts) for name, events in leaves.items()}
     first, *others = relations.values()
     keys = names_of(on, "window_join: on=")
@@ -380,10 +391,7 @@ class Relation:
             wanted = [c for column in chosen for c in (every if is_star(column) else [column])]
             extra = [RESERVED + name for name in own.extra]
             stars = any(map(is_star, chosen))
-            # A select may explode a row into none.
-            return rewritten(
-                own, lambda named: named.select(*wanted, *extra), "select", stars, filters=True
-            )
+            return rewritten(own, lambda named: named.select(*wanted, *extra), "select", stars)
 
         shown = ", ".join(map(spelt, chosen))
         return Relation(

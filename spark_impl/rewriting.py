@@ -44,7 +44,11 @@ def rewritten(
     stars: bool = False,
     filters: bool = False,
 ) -> Own:
-    """The rows after a change under the user's names, back by position."""
+    """The rows after a change under the user's names, back by position.
+
+    `filters` says whether it may leave rows out even if it only hands columns through; if it
+    computes some, it may.
+    """
     every = change(under_names(own, stars=stars)).schema.fields
     fields = tuple(every[: len(every) - len(own.extra)])
     for field in fields:
@@ -57,8 +61,9 @@ def rewritten(
 
     if isinstance(own, Flow) and own.punctuated:
         places = told.moves(own, by_position, len(fields))
-        return own.changed(by_position, fields, filters, places)
-    return own.changed(by_position, fields, filters)
+        # What is computed may be one of many, or of none: the elements of an array.
+        return own.changed(by_position, fields, filters or None in places, places)
+    return own.changed(by_position, fields, filters=True)
 
 
 def only_where(own: Own, condition: SparkColumn | str, what: str) -> Own:

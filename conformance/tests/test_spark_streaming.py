@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,8 +14,9 @@ from conformance.generate import without_punctuations
 from conformance.judge import NOT_APPLICABLE, PASSED, judge
 from conformance.run import Failure, Run
 from conformance.spark_engines import local_session
-from conformance.spark_streaming import SparkStreaming
+from conformance.spark_streaming import SparkStreaming, StreamRun
 from conformance.stretch import FAR, Stretch, schedule
+from conformance.tests.naming import naming, naming_one_key
 from properties.bulk import bulk_queries, bulk_runs
 from reference.arrivals import progress
 from reference.case import Case
@@ -96,13 +98,17 @@ def test_a_restart_after_every_step_changes_nothing(adapter: SparkStreaming) -> 
     ],
     ids=["without end", "of time"],
 )
+@pytest.mark.parametrize("among", [False, True], ids=["apart", "among the rows"])
 def test_promises_are_kept_and_passed_on(
-    adapter: SparkStreaming, windows: tuple[Window, Window], restarts: bool
+    adapter: SparkStreaming, windows: tuple[Window, Window], restarts: bool, among: bool
 ) -> None:
     """Through all of Spark; with restarts, one after every step."""
     other = Source("T", "k bigint", "w string").window(windows[1])
     joined = S.window(windows[0]).join(other, on="k")
     cases = bulk_runs(joined, 30, 7, tuples=16, honest=False)
+    if among:
+        cases = [*map(naming_one_key, cases)]
+    assert among == any(StreamRun(adapter.session, cases, Path()).about.values())
     if not restarts:
         cases = [replace(case, restarts=()) for case in cases]
     runs = list(adapter.run(cases))
@@ -120,6 +126,22 @@ def test_promises_are_kept_and_passed_on(
     assert broken
     assert told
     assert bool(restarted) == restarts
+
+
+@spark
+@group
+@pytest.mark.parametrize("buckets", [1, 2])
+def test_promises_among_the_rows_may_name_several_values_and_null(
+    adapter: SparkStreaming, buckets: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("conformance.spark_streaming.buckets_of", lambda cases: buckets)
+    query = S.window(Range(9)).minus(R.window(Range(6)))
+    made = (replace(case, restarts=()) for case in bulk_runs(query, 20, 3, tuples=12))
+    cases = [naming(case, 2) for case in made]
+    assert set(StreamRun(adapter.session, cases, Path()).about.values()) == {("k", "v")}
+    for case, run in zip(cases, adapter.run(cases), strict=True):
+        assert isinstance(run, Run), run
+        assert not list(judge(case, run, LEVELS_WITH_PROMISES).wrong())
 
 
 @spark

@@ -25,7 +25,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from conformance.spark_engines import local_session
 from docs.peers_table import with_part
-from spark_impl import Progress, count, use_rocksdb, windowed
+from spark_impl import Marked, Progress, count, use_rocksdb, windowed
 
 START = datetime.datetime(2024, 5, 1, tzinfo=datetime.UTC)
 PAGE = Path(__file__).parent.parent / "auctions.md"
@@ -89,21 +89,20 @@ class House:
         return made
 
     def write(self, auctions: Iterable[Auction], folder: Path) -> None:
-        """A file for each stream and step."""
-        events: dict[str, list[tuple[int, int | None]]] = {
-            "auctions": [(each.opens, each.item) for each in auctions],
-            "bids": [(bid, each.item) for each in auctions for bid in each.bids],
-            "closings": [(each.closes, each.item) for each in auctions],
+        """A file for each stream and step; `over` marks what is no bid, but the end of them."""
+        events: dict[str, list[tuple[int, int | None, bool]]] = {
+            "auctions": [(each.opens, each.item, False) for each in auctions],
+            "bids": [(bid, each.item, False) for each in auctions for bid in each.bids],
         }
-        for name in ("auctions", "bids"):
-            # A row of no item at the end of each step: the clock goes on, whatever happens.
-            events[name] += [((number + 1) * self.step - 1, None) for number in range(self.steps)]
+        events["bids"] += [(each.closes, each.item, True) for each in auctions]
         for name, rows in events.items():
+            # A row of no item at the end of each step: the clock goes on, whatever happens.
+            clock = [((number + 1) * self.step - 1, None, False) for number in range(self.steps)]
             (folder / name).mkdir(parents=True)
             files: list[list[str]] = [[] for _ in range(self.steps)]
-            for seconds, item in sorted(rows, key=lambda row: row[0]):
+            for seconds, item, over in sorted([*rows, *clock], key=lambda row: row[0]):
                 if seconds < self.steps * self.step:
-                    line = json.dumps({"ts": _shown(seconds), "item": item})
+                    line = json.dumps({"ts": _shown(seconds), "item": item, "over": over})
                     files[seconds // self.step].append(line)
             for number, lines in enumerate(files):
                 path = folder / name / f"{number:03}.json"
@@ -129,20 +128,21 @@ def bids_of_auctions(
     """
 
     def stream(name: str) -> DataFrame:
-        files = spark.readStream.schema("ts timestamp, item bigint")
+        files = spark.readStream.schema("ts timestamp, item bigint, over boolean")
         return files.option("maxFilesPerTrigger", 1).json(str(folder / name))
 
     if punctuated:
+        over = Marked("over", about="item")
         # An item is put up once: its own row promises that no other one comes.
-        opened = stream("auctions")
-        once = opened.where("item IS NOT NULL")
-        auctions = windowed(opened, ts="ts", range=window, delay=0, punctuations=once)
-        bids = windowed(
-            stream("bids"), ts="ts", unbounded=True, delay=0, punctuations=stream("closings")
-        )
+        twice = "explode(IF(item IS NULL, array(false), array(false, true))) AS over"
+        opened = stream("auctions").selectExpr("ts", "item", twice)
+        auctions = windowed(opened, ts="ts", range=window, delay=0, punctuations=over)
+        bids = windowed(stream("bids"), ts="ts", unbounded=True, delay=0, punctuations=over)
     else:
-        auctions = windowed(stream("auctions"), ts="ts", range=window, delay=0)
-        bids = windowed(stream("bids"), ts="ts", range=window, delay=0)
+        opened = stream("auctions").drop("over")
+        auctions = windowed(opened, ts="ts", range=window, delay=0)
+        bidden = stream("bids").where("NOT over").drop("over")
+        bids = windowed(bidden, ts="ts", range=window, delay=0)
     return auctions.join(bids, on="item").append(punctuations=punctuated, buckets=1)
 
 

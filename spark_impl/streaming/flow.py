@@ -55,6 +55,8 @@ class Branch:
     exact_starts: bool = False
     speaking: Speaking | None = None
     """What its promises are about, if it has any."""
+    mixed: DataFrame | None = None
+    """The rows of a stream as it came, with its promises among them, as rows of sign 0."""
 
 
 @dataclass(frozen=True)
@@ -113,12 +115,15 @@ class Flow:
 
         If there are promises, `moves` says which of the columns before each of them is, if one.
         """
+        # Only what hands columns through can be done to promises that are among the rows.
+        handed = not filters and None not in moves
         branches = tuple(
             replace(
                 own,
                 rows=changed_rows(own.rows, change),
                 whole=own.whole and not filters,
                 speaking=None if own.speaking is None else own.speaking.moved(moves),
+                mixed=change(own.mixed) if own.mixed is not None and handed else None,
             )
             for own in self.branches
         )

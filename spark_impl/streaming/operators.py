@@ -40,8 +40,12 @@ def stream(
     late: str,
     label: str,
     promises: Promises | None = None,
+    mixed: DataFrame | None = None,
 ) -> Flow:
-    """A stream of tuples seen through a window; `df` has c0, c1, ..., ts, ets, sign, scope."""
+    """A stream of tuples seen through a window; `df` has c0, c1, ..., ts, ets, sign, scope.
+
+    If its promises have come among its rows, `mixed` has them still, as rows of sign 0.
+    """
     own = Branch(lambda wiring, output: df, window, late, label, next(_stream_numbers))
     if promises is not None:
 
@@ -53,6 +57,7 @@ def stream(
             own,
             rows=lambda wiring, output: marked,
             speaking=of_stream(promises, len(fields), gate),
+            mixed=None if mixed is None else with_hidden(mixed, promises),
         )
     flow = Flow(df.sparkSession, (own,), fields, scoped, (own,))
     if not isinstance(window, Rows):

@@ -71,6 +71,8 @@ class PromisedColumn:
     """Where the promises have it."""
     part: Part
     given: T.DataType
+    exact: bool = False
+    """Whether what stands there is just the value that is meant, NULL too."""
 
     @property
     def model(self) -> Column:
@@ -80,6 +82,11 @@ class PromisedColumn:
     def is_range(self) -> bool:
         """Whether it can be about values that it does not name."""
         return isinstance(self.given, T.StructType)
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it can be about several values, or none."""
+        return isinstance(self.given, T.StructType | T.ArrayType)
 
     def pattern(self, constrained: SparkColumn | None) -> list[SparkColumn]:
         """What a row says of it: the kind of pattern, bounds, and values."""
@@ -101,7 +108,7 @@ class PromisedColumn:
             kind = F.when(column.isNull(), 0).otherwise(LISTED)
         else:
             values = F.array(flattened(column, self.part))
-            named = column.isNotNull()
+            named = F.lit(True) if self.exact else column.isNotNull()
             if constrained is not None:
                 named = named | F.array_contains(constrained, self.name)
             kind = F.when(named, LISTED).otherwise(0)
@@ -141,10 +148,12 @@ class Promises:
         clock: Clock,
         find: Callable[[str, Sequence[str]], int],
         what: str,
+        exact: bool = False,
     ) -> Promises:
         """Refuse what cannot be promises about a stream of these columns; no job runs.
 
-        `find` gives the place of a name among others, or raises.
+        `find` gives the place of a name among others, or raises. If `exact`, each promise is about
+        the values that stand in all of its columns, NULL too.
         """
         names = [field.name for field in df.schema.fields]
         time = find(ts, names)
@@ -175,7 +184,7 @@ class Promises:
             (part,) = parts(field.name, type_)
             if complaint := _refusal(type_, field.dataType):
                 raise QueryError(f"{what}: column {field.name!r} {complaint}")
-            columns.append(PromisedColumn(known[place], place, at, part, field.dataType))
+            columns.append(PromisedColumn(known[place], place, at, part, field.dataType, exact))
         return cls(df, time, case, tuple(columns), constrained)
 
     @cached_property
@@ -189,13 +198,13 @@ class Promises:
         return not any(column.is_range for column in self.columns)
 
     @property
-    def names_one(self) -> bool:
-        """Whether every promise names just one value, and by the schema alone that is certain."""
-        if len(self.columns) != 1:
-            return False
-        (own,) = self.columns
-        single = not isinstance(own.given, T.StructType | T.ArrayType)
-        return single and not self.df.schema.fields[own.at].nullable
+    def certain(self) -> frozenset[int]:
+        """The columns of which every promise names one value, as the schema alone shows."""
+        return frozenset(
+            at
+            for at, own in enumerate(self.columns)
+            if own.exact or not (own.is_list or self.df.schema.fields[own.at].nullable)
+        )
 
     def written(self, spreader: Spreader | None = None) -> DataFrame:
         """The promises as they were made, in writing: as messages to the gate, or to buckets."""

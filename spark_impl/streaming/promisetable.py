@@ -92,6 +92,29 @@ class PromiseTable:
         return cls.filled([*arrays, pa.array(others, pa.string())], columns)
 
     @classmethod
+    def of_rows(
+        cls, cases: Ints, times: Ints, values: Sequence[pa.Array], columns: Sequence[Column]
+    ) -> PromiseTable:
+        """A promise for each row: of all columns just the values that stand there, NULL too.
+
+        >>> from reference import columns
+        >>> over, rows = columns("k bigint", "v string"), [pa.array([7, 8]), pa.array([None, "x"])]
+        >>> table = PromiseTable.of_rows(np.array([0, 0]), np.array([4, 5]), rows, over)
+        >>> [promise.patterns for _, promise in table.each()]
+        [(Constant(value=7), Constant(value=None)), (Constant(value=8), Constant(value='x'))]
+        """
+        if len(columns) > 1:
+            listed = zip(*map(python_values, values, columns), strict=True)
+            promises = [
+                (case, Punctuation(ts, tuple(map(Constant, row))))
+                for case, ts, row in zip(cases.tolist(), times.tolist(), listed, strict=True)
+            ]
+            return cls.of(promises, columns)
+        first = pa.array(np.zeros(len(times), np.int32))
+        more = pa.nulls(len(times), pa.string())
+        return cls.filled([pa.array(cases), pa.array(times), first, *values, more], columns)
+
+    @classmethod
     def filled(cls, arrays: Sequence[pa.Array], columns: Sequence[Column]) -> PromiseTable:
         """A table of these arrays, laid out as the batch."""
         names = ["case", "ts", "at", *(f"v{place}" for place in range(len(columns))), "more"]

@@ -17,6 +17,7 @@ from spark_impl.punctuation.questions import origins
 from spark_impl.sparktypes import flattened, parts
 from spark_impl.streaming.promises import Promises
 from spark_impl.streaming.spreading import Spreader
+from spark_impl.streaming.wire import PACKED
 
 HIDDEN = "hidden"
 """A column beside the user's. Of a stream: the columns of its promises, as they came in. Of a
@@ -36,8 +37,16 @@ class Speaking:
     """Of a stream: makes the promises that hold. A stage tells its promises among its rows."""
     made: Callable[[Spreader], DataFrame] | None = None
     """Of a stream: makes all promises, false ones too, and has them spread."""
-    names_one: bool = False
-    """Whether every promise names just one value of the one column that there is."""
+    certain: frozenset[int] = frozenset()
+    """The columns of which every promise names just one value."""
+
+    def sent(self, wiring: Any, spreader: Spreader, judged: bool) -> DataFrame:
+        """The promises of a stream as messages for buckets; false ones too, if those judge them."""
+        if judged:
+            assert self.made is not None
+            return self.made(spreader)
+        assert self.gate is not None
+        return self.gate(wiring).mapInArrow(spreader, PACKED)
 
     def moved(self, moves: Sequence[int | None]) -> Speaking:
         """After a change of the columns; `moves` says which of the old ones each new one is."""
@@ -71,7 +80,7 @@ def of_stream(promises: Promises, width: int, gate: Callable[[Any], DataFrame]) 
         promises.names_values,
         gate,
         promises.written,
-        promises.names_one,
+        promises.certain,
     )
 
 

@@ -72,13 +72,14 @@ class Spreader:
         for batch in batches:
             for blob in batch.column("rows"):
                 if blob.is_valid:
-                    yield self._spread(PromiseTable.from_bytes(blob.as_py(), self.columns))
+                    yield self.spread(PromiseTable.from_bytes(blob.as_py(), self.columns))
 
     def sent(self, promises: Iterable[PromiseOf], ignored: int = 0) -> pa.RecordBatch:
         """The promises as messages for buckets; others were ignored before."""
-        return self._spread(PromiseTable.of(promises, self.columns), ignored)
+        return self.spread(PromiseTable.of(promises, self.columns), ignored)
 
-    def _spread(self, table: PromiseTable, ignored: int = 0) -> pa.RecordBatch:
+    def spread(self, table: PromiseTable, ignored: int = 0) -> pa.RecordBatch:
+        """The same of promises in columns."""
         places: list[Ints] = []
         buckets: list[Ints] = []
         left = np.ones(len(table), np.bool_)

@@ -72,18 +72,21 @@ class Input:
         """Whether it has tuples as they came, some of which may be late."""
         return self.window is not None
 
-    def promised_of(self, rows: Frame, lead: int) -> Frame:
-        """Of rows as they came, the columns that promises can be about."""
+    def promised_at(self) -> list[int]:
+        """Where rows, as they came, have the columns that promises can be about."""
         assert self.promised is not None
         seen = len(self.columns)
-        places = [
+        return [
             self.promised.origins.index(at)
             if at in self.promised.origins
             else seen + self.lost.index(at)
             for at in range(len(self.promised.columns))
         ]
+
+    def promised_of(self, rows: Frame, lead: int) -> Frame:
+        """Of rows as they came, the columns that promises can be about."""
         return rows.with_columns(
-            [*rows.columns[:lead], *(rows.columns[lead + at] for at in places)]
+            [*rows.columns[:lead], *(rows.columns[lead + at] for at in self.promised_at())]
         )
 
 

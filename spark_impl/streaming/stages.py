@@ -32,7 +32,7 @@ from spark_impl.streaming.shell import Shell
 from spark_impl.streaming.speaking import HIDDEN, dividing_key, of_stage
 from spark_impl.streaming.spreading import Spreader
 from spark_impl.streaming.stageplan import DELTA, Input, StageSpec
-from spark_impl.streaming.wire import FIRST_TOLD, PACKED, Packer, Told, Unpacker
+from spark_impl.streaming.wire import FIRST_TOLD, PACKED, Among, Packer, Told, Unpacker
 
 
 def stage(
@@ -105,16 +105,17 @@ def stage(
         packed, told = [], []
         own_inputs = list(inputs)
         for number, (own, (branch, places, columns)) in enumerate(zip(inputs, sent, strict=True)):
-            rows_of = branch.rows(wiring, DELTA)
-            packed.append(_packed(wiring, number, rows_of, own, places, columns, scoped))
+            rows_of, among = branch.rows(wiring, DELTA), None
             speaking = branch.speaking
-            if speaking is not None and speaking.gate is not None and own.promised:
+            if speaking is not None and speaking.gate is not None and own.promised is not None:
+                judged = _sees_all(wiring, branch, own, places)
+                own_inputs[number] = replace(own, judged=judged)
                 spreader = _spreader(wiring, number, own, places, scoped)
-                if speaking.made is not None and _sees_all(wiring, branch, own.promised, places):
-                    own_inputs[number] = replace(own, judged=True)
-                    told.append(speaking.made(spreader))
+                if judged and branch.mixed is not None:
+                    rows_of, among = branch.mixed, spreader
                 else:
-                    told.append(speaking.gate(wiring).mapInArrow(spreader, PACKED))
+                    told.append(speaking.sent(wiring, spreader, judged))
+            packed.append(_packed(wiring, number, rows_of, own, places, columns, scoped, among))
         numbered = replace(
             spec,
             inputs=tuple(own_inputs),
@@ -171,20 +172,18 @@ def _speaking_of(own: Input, branch: Branch, fields: Fields) -> Input:
     return replace(own, promised=promised, lost=lost)
 
 
-def _sees_all(
-    wiring: Wiring, branch: Branch, promised: Promised, keys: Sequence[int] | None
-) -> bool:
+def _sees_all(wiring: Wiring, branch: Branch, own: Input, keys: Sequence[int] | None) -> bool:
     """Whether a bucket gets all tuples that a promise it hears can be about.
 
     Then it can tell by itself whether the promise is false. So it is if all tuples are in one
     place, and if each promise names one value of the column by which they are divided.
     """
     speaking = branch.speaking
-    if speaking is None or not branch.whole:
+    if speaking is None or speaking.made is None or own.promised is None or not branch.whole:
         return False
     if not keys or wiring.buckets == 1:
         return True
-    return speaking.names_one and len(keys) == 1 and promised.origins[keys[0]] is not None
+    return len(keys) == 1 and own.promised.origins[keys[0]] in speaking.certain
 
 
 def _exploits(
@@ -228,8 +227,9 @@ def _packed(
     keys: Sequence[int] | None,
     fields: Fields,
     scoped: bool,
+    among: Spreader | None = None,
 ) -> DataFrame:
-    """The rows of one input as blobs."""
+    """The rows of one input as blobs; `among` sends the promises that are among them."""
     taken = [
         flattened(F.col(f"c{at}"), part)
         for at, field_ in enumerate(fields)
@@ -243,13 +243,20 @@ def _packed(
         F.col(HIDDEN).getField(f"q{place}").alias(f"p{len(taken) + at}")
         for at, place in enumerate(own.lost)
     ]
-    packer = packer_of(wiring, number, own, keys, scoped)
-    more = [*(["scope"] if scoped else []), *([HIDDEN] if packer.told is not None else [])]
+    packer = packer_of(wiring, number, own, keys, scoped, among)
+    more = ["scope"] if scoped else []
+    more += [HIDDEN] if packer.told is not None else []
+    more += ["sign"] if packer.among is not None else []
     return df.select(*columns, *packer.numbers, *more).mapInArrow(packer, PACKED)
 
 
 def packer_of(
-    wiring: Wiring, number: int, own: Input, keys: Sequence[int] | None, scoped: bool
+    wiring: Wiring,
+    number: int,
+    own: Input,
+    keys: Sequence[int] | None,
+    scoped: bool,
+    among: Spreader | None = None,
 ) -> Packer:
     """What packs the rows of one input, and sends its promises if they are among the rows."""
     told = None
@@ -263,6 +270,7 @@ def packer_of(
         scoped,
         wiring.buckets,
         told=told,
+        among=None if among is None else Among(tuple(own.promised_at()), among),
     )
 
 

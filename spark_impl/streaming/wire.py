@@ -14,11 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_impl.frame import Frame, Ints, Numbers, take_columns
+from spark_impl.frame import Frame, Ints, Numbers, int_view, take_columns
 from spark_impl.punctuation.promised import Promised
 from spark_impl.stage import plain_column, typed_column
 from spark_impl.state import frame_to_bytes, frames_from_bytes
 from spark_impl.streaming.buckets import bucket_of, labels
+from spark_impl.streaming.promisetable import PromiseTable
 from spark_impl.streaming.spreading import Spreader, told_in
 from spark_impl.worker import ready
 
@@ -42,6 +43,22 @@ class Told:
 
 
 @dataclass(frozen=True)
+class Among:
+    """The promises of a stream that come among its rows, and who gets to know them."""
+
+    places: tuple[int, ...]
+    """Where the rows have the columns that promises can be about."""
+    spreader: Spreader
+
+    def sent(self, rows: Frame, lead: int) -> pa.RecordBatch:
+        """What buckets get to know of rows that are promises."""
+        cases = int_view(rows.columns[0]) if lead else np.zeros(len(rows), np.int64)
+        values = [rows.columns[lead + at] for at in self.places]
+        table = PromiseTable.of_rows(cases, rows["ts"], values, self.spreader.columns)
+        return self.spreader.spread(table)
+
+
+@dataclass(frozen=True)
 class Packer:
     """Packs the rows of one input of a stage."""
 
@@ -58,6 +75,8 @@ class Packer:
     """Whether every bucket gets word that something arrived, rows or not."""
     told: Told | None = None
     """If some of the rows are output punctuations of another stage: what becomes of them."""
+    among: Among | None = None
+    """If some of the rows of a stream are promises, those of sign 0: what becomes of them."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Pack the rows of one partition."""
@@ -83,9 +102,15 @@ class Packer:
             told = table.filter(is_told)
             if told.num_rows:
                 frame = self._frame(told).with_numbers(at=_numbers(told.column("hidden"), "at"))
-                promises = told_in(frame, self.told.promised, 1 if self.scoped else 0)
-                yield self.told.spreader.sent(promises, told.num_rows - len(promises))
+                known = told_in(frame, self.told.promised, 1 if self.scoped else 0)
+                yield self.told.spreader.sent(known, told.num_rows - len(known))
                 table = table.filter(pc.invert(is_told))
+        if self.among is not None:
+            is_promise = pc.equal(table.column("sign"), 0)
+            promises = table.filter(is_promise)
+            if promises.num_rows:
+                yield self.among.sent(self._frame(promises), 1 if self.scoped else 0)
+                table = table.filter(pc.invert(is_promise))
         # Also if no row is left: the buckets get word that something has arrived.
         yield self._packed(table)
 

@@ -87,8 +87,12 @@ class Staged:
     name = "staged"
     claims = Claims(cases_per_query=500)
 
-    def __init__(self, buckets: int = BUCKETS, algorithm: str | None = None) -> None:
+    def __init__(
+        self, buckets: int = BUCKETS, algorithm: str | None = None, among: bool = False
+    ) -> None:
+        """With `among`, promises that all name a key arrive among the rows of their stream."""
         self.buckets = buckets
+        self.among = among
         self.use = None if algorithm is None else Use(algorithm, streaming=True)
 
     def run(self, cases: Sequence[Case]) -> Iterator[Run | Failure]:
@@ -104,6 +108,7 @@ class Staged:
     def steps(self, cases: Sequence[Case], restarts: bool) -> list[list[StepReport]]:
         with TemporaryDirectory(prefix="tickproof-") as directory:
             made = _StagedRun(None, cases, Path(directory), self.use)  # type: ignore[arg-type]
+            made.among = self.among
             made.build(self.buckets)
             return made.steps(restarts)
 
@@ -127,6 +132,26 @@ class _Stream:
 
     def rows(self, batch: _Batch) -> pa.Table:
         return batch.tuples[self.source.name]
+
+
+@dataclass(frozen=True)
+class _Mixed(_Stream):
+    """Stands for the DataFrame of a stream with promises about its first column among the rows."""
+
+    def rows(self, batch: _Batch) -> pa.Table:
+        tuples = super().rows(batch)
+        promises = batch.promises[self.source.name]
+        made = {"ts": [own.ts for _, own in promises], "scope": [case for case, _ in promises]}
+        made["p0"] = made["q0"] = [own.patterns[0].value for _, own in promises]
+        nothing = [None] * len(promises)
+        own = {
+            field.name: pa.array(made.get(field.name, nothing), field.type)
+            for field in tuples.schema
+        }
+        # They come in front of the rows, which must make no difference.
+        every = pa.concat_tables([pa.table(own), tuples])
+        sign = np.repeat(np.array([0, 1], np.int32), [len(promises), tuples.num_rows])
+        return every.append_column("sign", pa.array(sign))
 
 
 @dataclass
@@ -316,6 +341,7 @@ def _no_rows(types: Sequence[T.DataType], punctuated: bool) -> pa.Table:
 @dataclass
 class _StagedRun(StreamRun):
     waiting: list[int] = field(default_factory=list)
+    among: bool = False
 
     def build(self, buckets: int) -> None:
         """Wire the query as the driver does, with objects of ours in place of DataFrames."""
@@ -329,8 +355,9 @@ class _StagedRun(StreamRun):
             keys: Sequence[int] | None,
             fields: Fields,
             scoped: bool,
+            among: Spreader | None,
         ) -> Any:
-            return _Input(stages.packer_of(wiring, number, own, keys, scoped), own, df)
+            return _Input(stages.packer_of(wiring, number, own, keys, scoped, among), own, df)
 
         def run(wiring: Wiring, spec: StageSpec, sent: Any, fields: Fields) -> _Stage:
             return _Stage(spec, _listed(sent), fields, str(self.directory / "trace"))
@@ -366,7 +393,7 @@ class _StagedRun(StreamRun):
                     for (name, _), place in zip(items, places, strict=True)
                 )
                 change = _projection(places)
-                return child.changed(change, fields, True, places)
+                return child.changed(change, fields, moves=places)
             case Union(left, right):
                 return self._union(self._flow(left), self._flow(right))
             case Intersect(left, right):
@@ -430,9 +457,11 @@ class _StagedRun(StreamRun):
                 self._names_values,
                 lambda wiring: gate,  # type: ignore[arg-type, return-value]
                 lambda spreader: _Made(source, about, spreader),  # type: ignore[arg-type, return-value]
-                by_key,
+                frozenset({0} if by_key else ()),
             )
             own = replace(own, speaking=speaking)
+            if by_key and self.among:
+                own = replace(own, mixed=_Mixed(source))  # type: ignore[arg-type]
         made = replace(made, branches=(own,), streams=(own,))
         if isinstance(window, Rows):
             layout = shared_layout([made])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -20,8 +21,9 @@ from conformance.insight import insight, is_transparent
 from conformance.judge import NOT_APPLICABLE, PASSED, judge
 from conformance.own_engines import InProcess
 from conformance.run import LEVELS, Run
+from conformance.tests.naming import naming_one_key
 from conformance.tests.operators.fake_spark import FakeStage, stream_rows
-from conformance.tests.operators.staged import Staged, can_run
+from conformance.tests.operators.staged import Staged, _Made, can_run
 from properties.bulk import bulk_queries, bulk_runs
 from reference import Range, Rows, Source, Unbounded, avg, columns, count, min_, parse_lanes
 from reference.case import Case
@@ -104,9 +106,9 @@ def cases_of(query: Query, many: int, restarts: bool) -> list[Case]:
     return found if restarts else [replace(case, restarts=()) for case in found]
 
 
-def judged(cases: Sequence[Case], buckets: int) -> Counter[str]:
+def judged(cases: Sequence[Case], buckets: int, among: bool = False) -> Counter[str]:
     """Judge the cases at all levels; counts what was seen on the way."""
-    runs = list(Staged(buckets).run(cases))
+    runs = list(Staged(buckets, among=among).run(cases))
     expected = worked_out(list(map(by_its_clock, expectations(cases), runs)))
     seen: Counter[str] = Counter()
     for case, run, right in zip(cases, runs, expected, strict=True):
@@ -141,32 +143,20 @@ def test_buckets_pass_on_promises_about_their_own_values(name: str) -> None:
     assert seen["due"]
 
 
-def naming_one_key(case: Case) -> Case:
-    """The same case with promises that name one key each; more of them are false than before."""
-    streams = {}
-    for name, stream in case.streams.items():
-        keys = [own.row[0] for own in stream.elements if isinstance(own, StreamTuple)]
-        known = [key for key in keys if key is not None] or [1]
-        elements = []
-        for number, element in enumerate(stream.elements):
-            if isinstance(element, Punctuation):
-                key = Constant(known[number % len(known)])
-                element = replace(
-                    element, patterns=(key, *[Wildcard()] * (len(stream.columns) - 1))
-                )
-            elements.append(element)
-        streams[name] = replace(stream, elements=tuple(elements))
-    return replace(case, streams=streams)
-
-
+@pytest.mark.parametrize("among", [False, True])
 @pytest.mark.parametrize("buckets", [1, 3])
 @pytest.mark.parametrize("name", ["join", "join over time", "group by", "distinct", "chain"])
-def test_buckets_judge_promises_about_their_own_keys(name: str, buckets: int) -> None:
-    """Where all tuples that a promise can be about are in its bucket, there is no gate."""
+def test_buckets_judge_promises_about_their_own_keys(name: str, buckets: int, among: bool) -> None:
+    """Where all tuples that a promise can be about are in its bucket, there is no gate.
+
+    Promises that are among the rows stay there then.
+    """
     made = cases_of(QUERIES[name], 24, restarts=name in ("join", "group by"))
     cases = [*map(naming_one_key, made)]
-    with mock.patch.object(GateProcessor, "work", side_effect=AssertionError):
-        seen = judged(cases, buckets)
+    gate = mock.patch.object(GateProcessor, "work", side_effect=AssertionError)
+    apart = mock.patch.object(_Made, "sent", side_effect=AssertionError)
+    with gate, apart if among else nullcontext():
+        seen = judged(cases, buckets, among)
     assert seen["broken"]
     assert seen["late"]
     assert seen["punctuations"]

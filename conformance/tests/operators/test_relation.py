@@ -26,6 +26,7 @@ from reference.clock import MAX_TIME, NEVER
 from reference.errors import QueryError
 from reference.expressions import col
 from spark_impl import (
+    Marked,
     Relation,
     avg,
     count,
@@ -628,6 +629,25 @@ def test_null_times_are_refused_with_their_number_or_left_out_and_counted(
     assert log(made) == entries(*lives(7, 1, 6))
     assert made.join(made, on="v").null_times() == 2
     assert log(made.group_by().agg(n=count())) == entries(*lives(1, 1, 6), (6, 1, 0))
+
+
+# --- promises among the rows ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("window", [{"range": 5}, {"rows": 2}, {"unbounded": True}], ids=str)
+def test_rows_that_are_promises_are_none_in_batch(spark: SparkSession, window: Any) -> None:
+    """Where the mark is NULL, a row is one. A promise needs no time to be left out."""
+    rows: list[tuple[Any, ...]] = [(1, 7), (3, 7), (3, None)]
+    mixed = [(1, 7, False), (2, 8, True), (3, 7, None), (None, 9, True), (3, None, False)]
+    plain = windowed(spark.createDataFrame(rows, "ts bigint, v int"), "ts", **window)
+    frame = spark.createDataFrame(mixed, "ts bigint, v int, over boolean")
+    made = windowed(frame, "ts", punctuations=Marked("OVER", about="V"), **window)
+    assert made.columns == ["v"]
+    assert log(made) == log(plain)
+    assert bag(made.at(3)) == bag(plain.at(3))
+    assert log(made.group_by("v").agg(n=count())) == log(plain.group_by("v").agg(n=count()))
+    lenient = windowed(frame, "ts", punctuations=Marked("over", "v"), null_ts="drop", **window)
+    assert lenient.null_times() == 0
 
 
 # --- the page for users ---------------------------------------------------------------------------

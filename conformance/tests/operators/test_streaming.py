@@ -18,7 +18,16 @@ from pyspark.sql import types as T
 
 from reference.errors import QueryError
 from reference.streams import Constant, Punctuation
-from spark_impl import Progress, ProgressListener, Relation, count, use_rocksdb, windowed
+from spark_impl import (
+    Marked,
+    Progress,
+    ProgressListener,
+    Relation,
+    count,
+    use_rocksdb,
+    window_join,
+    windowed,
+)
 from spark_impl.streaming.promises import Promises
 from spark_impl.streaming.promisetable import read_promises
 from spark_impl.times import Clock
@@ -26,6 +35,7 @@ from spark_impl.times import Clock
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 SECOND = 1_000_000
+OVER = "ts bigint, k int, over boolean"
 Entries = Counter[tuple[Any, ...]]
 
 
@@ -46,9 +56,14 @@ class Streams:
         self.fed = 0
         self.out: dict[int, list[Any]] = {}
         self.progress: list[Progress] = []
+        self.raw: list[Any] = []
+        """As Spark itself reports it."""
 
-    def feed(self, **rows: Sequence[tuple[int | None, int | None]]) -> None:
-        """One file for each stream; the next micro-batch reads one of each."""
+    def feed(self, **rows: Sequence[tuple[int | None, ...]]) -> None:
+        """One file for each stream; the next micro-batch reads one of each.
+
+        The rows are (ts, k), or (ts, k, True) for a promise.
+        """
         for name, own in rows.items():
             place = self.directory / name
             place.mkdir(exist_ok=True)
@@ -56,6 +71,7 @@ class Streams:
                 {
                     "ts": pa.array([row[0] for row in own], pa.int64()),
                     "k": pa.array([row[1] for row in own], pa.int32()),
+                    "over": pa.array([len(row) > 2 or None for row in own], pa.bool_()),
                 }
             )
             path = place / f"{self.fed:03}.parquet"
@@ -64,9 +80,9 @@ class Streams:
             (place / ".fresh").rename(path)
         self.fed += 1
 
-    def stream(self, name: str) -> DataFrame:
+    def stream(self, name: str, schema: str = "ts bigint, k int") -> DataFrame:
         (self.directory / name).mkdir(exist_ok=True)
-        reader = self.session.readStream.schema("ts bigint, k int")
+        reader = self.session.readStream.schema(schema)
         return reader.option("maxFilesPerTrigger", 1).parquet(str(self.directory / name))
 
     def batch(self, name: str) -> DataFrame:
@@ -85,6 +101,7 @@ class Streams:
             query.awaitTermination(240)
         finally:
             query.stop()
+            self.raw += query.recentProgress
             self.progress += map(Progress.of, query.recentProgress)
 
     def entries(self, upto: int | None = None) -> Entries:
@@ -284,9 +301,9 @@ def test_promises_of_no_use_to_an_operator_are_counted(
     assert [(x, sign) for x, _, sign, _ in entries] == [(14, 1)]
 
 
-@pytest.mark.parametrize("never_null", [False, True])
+@pytest.mark.parametrize("given", ["apart", "apart, never NULL", "among", "among, and moved"])
 def test_promises_that_cannot_but_name_a_key_are_judged_where_it_is(
-    session: SparkSession, tmp_path: Path, never_null: bool
+    session: SparkSession, tmp_path: Path, given: str
 ) -> None:
     """The answers are the same; a gate is there only if the schema does not rule NULL out.
 
@@ -298,13 +315,24 @@ def test_promises_that_cannot_but_name_a_key_are_judged_where_it_is(
         {"a": [(9, 7), (9, 8)], "b": [(9, 9)], "closed": [(9, 8)]},
         {"a": [(30, 9)], "b": [(20, 8), (30, 7)], "closed": [(30, 9), (5, 8)]},
     ]
+    among = given.startswith("among")
     for step in fed:
-        streams.feed(**{name: [(ts * SECOND, k) for ts, k in own] for name, own in step.items()})
-        promises = streams.stream("closed")
-        if never_null:
-            named = promises.where("k IS NOT NULL")
+        seconds: dict[str, list[tuple[int, ...]]] = {
+            name: [(ts * SECOND, k) for ts, k in own] for name, own in step.items()
+        }
+        promises: DataFrame | Marked = streams.stream("closed")
+        rows = streams.stream("a")
+        if among:
+            told = [(ts, k, True) for ts, k in seconds.pop("closed")]
+            seconds["a"] = [*told, *seconds["a"]]
+            rows, promises = streams.stream("a", OVER), Marked("over", about="k")
+        elif given == "apart, never NULL":
+            named = streams.stream("closed").where("k IS NOT NULL")
             promises = named.select("ts", F.coalesce("k", F.lit(0)).alias("k"))
-        a = windowed(streams.stream("a"), ts="ts", unbounded=True, delay=0, punctuations=promises)
+        streams.feed(**seconds)
+        a = windowed(rows, ts="ts", unbounded=True, delay=0, punctuations=promises)
+        if given == "among, and moved":
+            a = a.select(F.col("k").alias("j"), "k").select(F.col("j").alias("k"))
         b = windowed(streams.stream("b"), ts="ts", unbounded=True, delay=0)
         streams.run(a.join(b, on="k").append(punctuations=True, buckets=4))
     made = [tuple(row) for rows in streams.out.values() for row in rows]
@@ -317,5 +345,108 @@ def test_promises_that_cannot_but_name_a_key_are_judged_where_it_is(
     assert sum(own.broken for own in operators) == 2
     assert sum(own.late for own in operators) == 1
     assert {own.operator.partition(" ")[0] for own in operators} == (
-        {"1"} if never_null else {"0", "1"}
+        {"0", "1"} if given == "apart" else {"1"}
     )
+    if among:
+        # Rows and promises are read through one source for each stream.
+        assert all(len(each["sources"]) == 2 for each in streams.raw)
+
+
+@pytest.mark.parametrize("between", ["where", "computed"])
+def test_promises_among_rows_of_which_some_are_left_out_go_through_a_gate(
+    streams: Streams, between: str
+) -> None:
+    """What is left out can prove a promise false, and is not there to do so any more."""
+    streams.feed(a=[(3 * SECOND, 7, True), (SECOND, 7), (4 * SECOND, -7)])
+    streams.feed(a=[(5 * SECOND, 7), (3 * SECOND, -7, True), (9 * SECOND, 8)])
+    streams.feed(a=[(20 * SECOND, 8), (20 * SECOND, -7)])
+    rows, over = streams.stream("a", OVER), Marked("over", about="k")
+    own = windowed(rows, ts="ts", range="4 s", delay=0, punctuations=over)
+    if between == "where":
+        own = own.where("k > 0")
+    else:
+        own = own.select("k", F.expr("explode(sequence(1, IF(k > 0, 1, 2)))").alias("n"))
+        own = own.where("k > 0 AND n = 1").select("k")
+    streams.run(own.changelog(punctuations=True, buckets=2))
+    entries = Counter(
+        (k, ts // SECOND, sign)
+        for rows in streams.out.values()
+        for k, ts, sign, constrained in rows
+        if constrained is None
+    )
+    # The row of 7 at 5 breaks the promise, and the one of -7 at 4 the other promise.
+    assert entries == dict.fromkeys([(7, 1, 1), (7, 5, -1), (8, 9, 1), (8, 13, -1), (8, 20, 1)], 1)
+    operators = [each for own in streams.progress for each in own.operators]
+    assert any("promises" in each.operator for each in operators)
+    assert sum(each.late for each in operators) == 1
+    assert sum(each.broken for each in operators) == 1
+
+
+def test_the_time_of_a_promise_among_rows_moves_no_watermark(streams: Streams) -> None:
+    """A promise for the far future says nothing of other keys."""
+    streams.feed(a=[(SECOND, 1), (10_000 * SECOND, 9, True)])
+    streams.feed(a=[(2 * SECOND, 2), (2 * SECOND, 1)])
+    streams.feed(a=[(3 * SECOND, 3)])
+    rows, over = streams.stream("a", OVER), Marked("over", about="k")
+    own = windowed(rows, ts="ts", range="4 s", delay=0, punctuations=over)
+    streams.run(own.changelog())
+    assert sum(own.late for each in streams.progress for own in each.operators) == 0
+    assert {each.closed for each in streams.progress} <= {None, *range(3 * SECOND + 1)}
+    assert streams.entries(3 * SECOND) == dict.fromkeys(
+        [(1, SECOND), (1, 2 * SECOND), (2, 2 * SECOND), (3, 3 * SECOND)], 1
+    )
+
+
+def test_a_promise_among_rows_must_have_a_time(streams: Streams) -> None:
+    streams.feed(a=[(SECOND, 1), (None, 1, True)])
+    rows, over = streams.stream("a", OVER), Marked("over", about="k")
+    own = windowed(rows, ts="ts", range="4 s", delay=0, punctuations=over)
+    with pytest.raises(StreamingQueryException, match="NULL in the time column 'ts'"):
+        streams.run(own.changelog())
+
+
+def test_a_promise_without_a_time_is_left_out_if_rows_without_one_are(streams: Streams) -> None:
+    streams.feed(a=[(SECOND, 1), (None, 1, True), (None, 2)])
+    streams.feed(a=[(2 * SECOND, 1)])
+    rows, over = streams.stream("a", OVER), Marked("over", about="k")
+    own = windowed(
+        rows, ts="ts", range="4 s", delay=0, punctuations=over, null_ts="drop", late="error"
+    )
+    streams.run(own.changelog())
+    assert streams.entries(2 * SECOND) == dict.fromkeys([(1, SECOND), (1, 2 * SECOND)], 1)
+
+
+def test_a_row_that_breaks_a_promise_among_them_stops_the_query_if_it_shall(
+    streams: Streams,
+) -> None:
+    streams.feed(a=[(3 * SECOND, 7, True), (SECOND, 7)])
+    streams.feed(a=[(5 * SECOND, 7)])
+    rows, over = streams.stream("a", OVER), Marked("over", about="k")
+    own = windowed(rows, ts="ts", range="4 s", delay=0, punctuations=over, late="error")
+    with pytest.raises(StreamingQueryException, match=r"the row \(7,\) at 5000000 breaks the"):
+        streams.run(own.changelog())
+
+
+def test_inputs_of_a_window_join_may_have_promises_among_their_rows(streams: Streams) -> None:
+    streams.feed(
+        a=[(SECOND, 7), (2 * SECOND, 7, True), (SECOND, 8)],
+        b=[(2 * SECOND, 7), (2 * SECOND, 8), (3 * SECOND, 7, True)],
+    )
+    streams.feed(a=[(20 * SECOND, 1)], b=[(20 * SECOND, 1), (19 * SECOND, 7)])
+    near = window_join(
+        {name: streams.stream(name, OVER) for name in "ab"},
+        on="k",
+        ts="ts",
+        within={("a", "b"): "5 s"},
+        delay=0,
+        punctuations={name: Marked("over", about="k") for name in "ab"},
+    )
+    streams.run(near.append(punctuations=True))
+    made = [tuple(row) for rows in streams.out.values() for row in rows]
+    assert Counter((k, ts // SECOND) for k, ts, _, told in made if told is None) == {
+        (7, 2): 1,
+        (8, 2): 1,
+        (1, 20): 1,
+    }
+    assert [k for k, _, _, told in made if told == ["k"]] == [7]
+    assert sum(own.late for each in streams.progress for own in each.operators) == 1

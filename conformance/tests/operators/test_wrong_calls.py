@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from conformance.tests.operators.frames import Data
 from reference.errors import QueryError
-from spark_impl import count, max_, median, min_, sum_, window_join, windowed
+from spark_impl import Marked, count, max_, median, min_, sum_, window_join, windowed
 from spark_impl import udaf as typed_udaf
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -38,6 +38,20 @@ class World:
             data.session.sql("SELECT timestamp '2024-01-01' AS ts, 1 AS k"), "ts", range=5
         )
         self.open: Any = self.plain.distinct(on="k")
+        self.mixed: Any = data.frame("k int, v int, over boolean")
+
+
+def marked(w: World, about: Any, column: Any = "over", df: Any = None, **window: Any) -> object:
+    return windowed(
+        df if df is not None else w.mixed,
+        "ts",
+        punctuations=Marked(column, about),
+        **(window or {"range": 5}),
+    )
+
+
+def promised(w: World, *columns: str) -> object:
+    return windowed(w.df, "ts", range=5, punctuations=w.df.selectExpr(*columns))
 
 
 def near(w: World, within: Any = None, inputs: Any = None, on: Any = "k", **options: Any) -> object:
@@ -103,7 +117,7 @@ WRONG: dict[str, tuple[Callable[[World], object], str]] = {
     ),
     "nothing but the time": (
         lambda w: windowed(w.df.select("ts"), "ts", range=5),
-        "'ts' is the only column",
+        "there is no column beside 'ts', so nothing to query",
     ),
     "reserved name": (
         lambda w: windowed(w.df.withColumn("__tickproof_ts", F.lit(1)), "ts", range=5),
@@ -373,6 +387,103 @@ WRONG: dict[str, tuple[Callable[[World], object], str]] = {
     "function of an array": (
         lambda w: w.r.group_by("k").agg(t=udaf(len, "a", returns="bigint")),
         "array<int>, whose values",
+    ),
+    # punctuations
+    "promises that are no DataFrame": (
+        lambda w: windowed(w.df, "ts", range=5, punctuations=cast(Any, ["k"])),
+        "windowed, punctuations=: give a DataFrame or Marked, not a list",
+    ),
+    "streaming promises about rows at rest": (
+        lambda w: windowed(w.df, "ts", range=5, punctuations=w.stream),
+        "rows and promises must both be streaming, or neither",
+    ),
+    "promises without a time": (
+        lambda w: promised(w, "k"),
+        "punctuations=: unknown column 'ts'; the columns are k",
+    ),
+    "promises with another kind of time": (
+        lambda w: promised(w, "timestamp_micros(ts) AS ts", "k"),
+        "the time 'ts' is a whole number of the rows and a timestamp of the promises; cast one",
+    ),
+    "promises about an unknown column": (
+        lambda w: promised(w, "ts", "k AS x"),
+        "punctuations=: unknown column 'x'; the columns are k, v",
+    ),
+    "promises of another type": (
+        lambda w: promised(w, "ts", "cast(k AS bigint) AS k"),
+        "column 'k' is a bigint; the rows have int",
+    ),
+    "lists of another type": (
+        lambda w: promised(w, "ts", "array(s) AS k"),
+        "column 'k' is a array<string>; the rows have int",
+    ),
+    "ranges with unknown parts": (
+        lambda w: promised(w, "ts", "struct(k AS low, k AS top) AS k"),
+        "column 'k' is a struct of low, top; use low, high and values",
+    ),
+    "ranges of another type": (
+        lambda w: promised(w, "ts", "struct(s AS low) AS k"),
+        "column 'k' has bounds of string; the rows have int",
+    ),
+    "promises about an array": (
+        lambda w: promised(w, "ts", "a"),
+        "column 'a' has the type array<int>",
+    ),
+    "names that are none": (
+        lambda w: promised(w, "ts", "k", "true AS constrained"),
+        "'constrained' is an array of names of columns",
+    ),
+    "promises of an unknown input": (
+        lambda w: near(w, {("a", "b"): 5}, punctuations={"c": w.df}),
+        "window_join: punctuations= names 'c', which is no input",
+    ),
+    "an unknown mark": (
+        lambda w: marked(w, "k", "done"),
+        "punctuations=: unknown column 'done'; the columns are ts, k, v, over",
+    ),
+    "a mark that says neither yes nor no": (
+        lambda w: marked(w, "k", "v"),
+        "'v' is a int; the column that marks promises among the rows is a boolean one",
+    ),
+    "a mark beside nothing": (
+        lambda w: marked(w, "k", df=w.mixed.select("ts", "over")),
+        "there is no column beside 'ts', 'over', so nothing to query",
+    ),
+    "marked promises about nothing": (
+        lambda w: marked(w, []),
+        "punctuations=: about= names no column",
+    ),
+    "marked promises about an unknown column": (
+        lambda w: marked(w, ["k", "x"]),
+        "punctuations=: unknown column 'x'; the columns are ts, k, v, over",
+    ),
+    "marked promises about the mark": (
+        lambda w: marked(w, "over"),
+        "'over' is not data, so no promise is about it",
+    ),
+    "marked promises about the time": (
+        lambda w: marked(w, "ts"),
+        "'ts' is not data, so no promise is about it",
+    ),
+    "marked promises about a column twice": (
+        lambda w: marked(w, ["k", "K"]),
+        "about= names a column twice: k, K",
+    ),
+    "marked promises about no name": (
+        lambda w: marked(w, 5),
+        "about= takes names of columns, not a int",
+    ),
+    "marked promises about an array": (
+        lambda w: marked(w, "a", df=w.df.withColumn("over", F.lit(True))),
+        "column 'a' has the type array<int>",
+    ),
+    "a mark that is the scope": (
+        lambda w: windowed(w.mixed, "ts", range=5, punctuations=Marked("over", "k"), scope="over"),
+        "scope 'over' is a boolean",
+    ),
+    "a window by the mark": (
+        lambda w: marked(w, "k", rows=1, partition_by="over"),
+        "unknown column 'over'; the columns are k, v",
     ),
     # append
     "append of no join": (lambda w: w.plain.append(), "append: only joins"),
