@@ -147,7 +147,8 @@ class KeyedPromises:
             return None
         columns = self.join.keys(n, rows)
         keys = self.space.keys(columns)
-        found = rows["ts"] > self.limits(n, keys) if pending else self.shut[n].known(keys)
+        limits = self._limits(n, keys) if pending else None
+        found = self.shut[n].known(keys) if limits is None else rows["ts"] > limits
         if found is not None and not bool(found.any()):
             found = None
         if found is not None:
@@ -169,14 +170,22 @@ class KeyedPromises:
         counts &= keyed
         self.seen[n].see(keys[counts], times[counts])
 
-    def limits(self, n: int, keys: Frame) -> Ints:
-        """The time after which each key is not to come any more; MIN_TIME for those that are shut.
+    def limit(self, n: int, key: Frame) -> int:
+        """The time after which a key, of which that is promised, is not to come any more."""
+        limits = self._limits(n, key)
+        return MIN_TIME if limits is None else int(limits[0])
 
-        Never, if nothing is promised.
+    def _limits(self, n: int, keys: Frame) -> Ints | None:
+        """That time for each key; MIN_TIME for those that are shut.
+
+        Never, if nothing is promised. None if of no key there is a promise that does not bind yet.
         """
-        first = np.full(len(keys), NEVER, np.int64)
-        if self.pending[n].segments:
-            promised = self.pending[n].rows()
+        promised = self.pending[n].rows()
+        if self.space.is_ranged:
+            first = _earliest(promised, keys["h"])
+            if first is None:
+                return None
+        else:
             both = [self.space.columns(own) for own in (keys, promised)]
             identity = identified(concat_columns(both), len(keys) + len(promised))
             earliest = np.full(identity.count, NEVER, np.int64)
@@ -360,13 +369,15 @@ class KeyedPromises:
         for segment in store.segments:
             held = np.arange(segment.start, len(segment.frame))
             held = held[segment.is_held(held)]
-            rows = segment.frame.take(held)
-            keys = self.space.keys(self.join.keys(n, rows))
+            columns = self.join.keys(n, segment.frame)
+            if len(held) < len(segment.frame):
+                columns = take_columns(columns, held)
+            keys = self.space.keys(columns)
             doubtful = self.shut[1 - n].among(keys)
-            doubtful &= without_null(self.join.keys(n, rows), len(rows))
-            keys, other = keys.where(doubtful), self._store(state, 1 - n)
+            doubtful &= without_null(columns, len(held))
+            keys, held, other = keys.where(doubtful), held[doubtful], self._store(state, 1 - n)
             ends = _latest(other, *self._rows_with(other, seed, 1 - n, keys), len(keys))
-            places.append(held[doubtful][ends <= rows["ets"][doubtful]])
+            places.append(held[ends <= segment.frame["ets"][held]])
         if not any(map(len, places)):
             return store
         return store.drop(Found(store.empty, np.empty(0, np.int64), tuple(places)))
@@ -390,6 +401,24 @@ class _Fresh:
     """Those that the other side was shut for before."""
     twice: Frame
     """Those that both sides are shut for since this step; told of the first side only."""
+
+
+def _earliest(promised: Frame, numbers: Ints) -> Ints | None:
+    """The first time that is promised of each number, or never; None if nothing is of any."""
+    if not len(promised):
+        return None
+    order = np.lexsort((promised["ets"], promised["h"]))
+    known = promised["h"][order]
+    near = np.flatnonzero((numbers >= known[0]) & (numbers <= known[-1]))
+    if not len(near):
+        return None
+    at = np.searchsorted(known, numbers[near])
+    named = known[at] == numbers[near]
+    if not bool(named.any()):
+        return None
+    first = np.full(len(numbers), NEVER, np.int64)
+    first[near[named]] = promised["ets"][order][at[named]]
+    return first
 
 
 def _latest(store: Store, question: Ints, places: Sequence[Ints], count: int) -> Ints:

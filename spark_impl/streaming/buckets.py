@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -18,7 +19,8 @@ _SEED: Final = 1_234_567
 """Not a seed that an operator uses, or all rows of a bucket would look alike to it."""
 
 
-def labels(count: int) -> list[int]:
+@cache
+def labels(count: int) -> tuple[int, ...]:
     """The numbers that stand for the buckets.
 
     Spark sends a group to the partition that its hash names. These numbers have evenly spread
@@ -32,7 +34,7 @@ def labels(count: int) -> list[int]:
     while len(found) < count:
         found.setdefault(spark_hash(number) % count, number)
         number += 1
-    return [found[place] for place in range(count)]
+    return tuple(found[place] for place in range(count))
 
 
 def spark_hash(number: int) -> int:

@@ -399,7 +399,7 @@ class Keeper:
         at = int(np.flatnonzero(broken)[0])
         side, place = self.stage.side_of[number], self.stage.key_place[number]
         keys = [own.slice(at, 1) for own in self.keyed.join.keys(side, rows)]
-        ts = int(self.keyed.limits(side, self.keyed.space.keys(keys))[0])
+        ts = self.keyed.limit(side, self.keyed.space.keys(keys))
         columns = self.stage.inputs[number].columns
         (value,) = python_values(keys[-1], self.keyed.join.schema[-1])
         own = [Constant(value) if n == place else Wildcard() for n in range(len(columns))]
@@ -448,7 +448,8 @@ class Keeper:
         """Promises of an input as keys of the join and times; None if one says something else."""
         assert self.stage.keyed_join is not None
         place = self.stage.key_place[number]
-        if not self.lead and self.spec.asks is None and (short := in_short(blob)) is not None:
+        # Such name a value each, and so they have come to the bucket of that value only.
+        if not self.lead and (short := in_short(blob)) is not None:
             return [([pa.array(short.values)], short.times)] if short.at == place else None
         promises = self._table(number, blob)
         if place is None:
@@ -578,6 +579,12 @@ class Keeper:
     def pieces(self) -> Sequence[State]:
         """What is kept as columns and must survive a restart."""
         return [] if self.keyed is None else [self.keyed.pieces()]
+
+    @staticmethod
+    def all_in(stage: StagePunctuator, pieces: Sequence[State]) -> bool:
+        """Whether the pieces that were kept are all that was: `to_bytes` had nothing to add."""
+        judges = any(own.judged for own in stage.plan.spec.inputs)
+        return bool(pieces) and (bool(stage.judged_sides) or not judges)
 
     def to_bytes(self) -> bytes | None:
         """What else must survive, if there is anything."""

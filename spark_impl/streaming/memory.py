@@ -139,15 +139,20 @@ class Memory:
                 pieces[name] = bytes(rows[0])
         return _Known(token, state_from_pieces(plan, pieces, same), ids, time.monotonic())
 
-    def promises(self, bucket: object, read: Callable[[bytes | None], Kept]) -> Kept:
-        """What is known of promises; `read` makes it of what was written. Comes after `state`."""
+    def promises(
+        self, bucket: object, read: Callable[[bytes | None], Kept], apart: bool = True
+    ) -> Kept:
+        """What is known of promises; `read` makes it of what was written. Comes after `state`.
+
+        If nothing was written apart from the state, the state store is not asked.
+        """
         place = (self._stage, bucket)
         known = _known[place]
         if known.promises is not None:
             # If this attempt fails, it is read again.
             _known[place] = replace(known, promises=None)
             return cast(Kept, known.promises)
-        found = self._promises.get()
+        found = self._promises.get() if apart else None
         return read(None if found is None else bytes(found[0]))
 
     def keep_promises(self, bucket: object, promises: object, written: bytes | None) -> None:

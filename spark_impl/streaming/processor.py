@@ -102,9 +102,10 @@ class StageProcessor(BucketProcessor):
             stage: type[StagePunctuator] = AlgorithmStage if by_algorithm else StagePunctuator
             _punctuators[self.name] = stage(plan)
         keeper: type[Keeper] = AlgorithmKeeper if by_algorithm else Keeper
+        punctuator = _punctuators[self.name]
         bucket = labels(self.spec.buckets).index(key[0])
-        read = partial(keeper.restored, _punctuators[self.name], bucket, kept)
-        return self._memory.promises(key, read)
+        read = partial(keeper.restored, punctuator, bucket, kept)
+        return self._memory.promises(key, read, apart=not keeper.all_in(punctuator, kept))
 
 
 def _is_due(state: PlanState, limit: int | None, clock: Clock) -> bool:

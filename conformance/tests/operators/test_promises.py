@@ -323,6 +323,67 @@ def test_what_a_stage_knows_of_keys_is_written_once() -> None:
         assert stage.late - before == 2
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_several_buckets_tell_what_one_tells(restarts: bool) -> None:
+    """Of streams that are no cases, where promises that name a key each are sent in short."""
+    sides = (columns("k bigint", "v bigint"), columns("k bigint", "w bigint"))
+    inputs = tuple(
+        Input(
+            n,
+            own,
+            Range(9_000),
+            promised=Promised(own[:1], (0, None), own, names_values=True),
+            judged=True,
+        )
+        for n, own in enumerate(sides)
+    )
+    leaves = [Source(f"in{n}", *own).window(Unbounded()) for n, own in enumerate(sides)]
+    query = leaves[0].join(leaves[1], on="k")
+    found = []
+    for buckets in (1, 4):
+        asks = (0,) if buckets > 1 else None
+        spec = StageSpec(query, inputs, "changelog", buckets=buckets, asks=asks)
+        stage, random = FakeStage(spec, [[0]] * 2), np.random.default_rng(4)
+        told: list[Counter[tuple[object, ...]]] = []
+        for step in range(12):
+            start = 20 * step
+            rows = {
+                n: stream_rows(
+                    (1_000 * (start + random.integers(0, 20, 40))).tolist(),
+                    pa.array(10 * step + random.integers(-15, 25, 40)),
+                    pa.array(random.integers(0, 3, 40)),
+                )
+                for n in (0, 1)
+            }
+            promises = []
+            for n in (0, 1):
+                spreader = Spreader(n, sides[n][:1], True, 0, False, buckets, exploits=ALL)
+                named: list[Pattern] = [
+                    Constant(int(k)) for k in 10 * step + random.integers(-15, 9, 8)
+                ]
+                if step > 8:
+                    named.append(OneOf((10 * step - 40, 10 * step - 41)))
+                times = (1_000 * (start + random.integers(0, 30, len(named)))).tolist()
+                heard = [(0, Punctuation(ts, (own,))) for ts, own in zip(times, named, strict=True)]
+                promises.append(spreader.sent(heard))
+            if restarts:
+                stage.restart()
+            watermark = (SHIFT + 1_000 * (start + 9)) // 1_000
+            every = pa.Table.from_batches(promises).combine_chunks().to_batches()[0]
+            made = stage.batch(rows, watermark, promises=every)
+            told.append(Counter() if made is None else counted_rows(made))
+        found.append((told, stage.late))
+    assert found[0] == found[1]
+    every_row = sum(found[0][0], Counter())
+    assert {row[-1] for row in every_row} == {-1, 0, 1}
+    assert found[0][1]
+
+
+def counted_rows(rows: Frame) -> Counter[tuple[object, ...]]:
+    columns = [own.to_pylist() for own in rows.columns]
+    return Counter(zip(*columns, rows["ts"].tolist(), rows["sign"].tolist(), strict=True))
+
+
 FIRST, LAST = -(2**63), 2**63 - 1
 
 

@@ -35,7 +35,7 @@ from spark_impl.times import Clock
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 SECOND = 1_000_000
-OVER = "ts bigint, k int, over boolean"
+OVER = "ts bigint, k bigint, over boolean"
 Entries = Counter[tuple[Any, ...]]
 
 
@@ -70,7 +70,7 @@ class Streams:
             table = pa.table(
                 {
                     "ts": pa.array([row[0] for row in own], pa.int64()),
-                    "k": pa.array([row[1] for row in own], pa.int32()),
+                    "k": pa.array([row[1] for row in own], pa.int64()),
                     "over": pa.array([len(row) > 2 or None for row in own], pa.bool_()),
                 }
             )
@@ -80,13 +80,13 @@ class Streams:
             (place / ".fresh").rename(path)
         self.fed += 1
 
-    def stream(self, name: str, schema: str = "ts bigint, k int") -> DataFrame:
+    def stream(self, name: str, schema: str = "ts bigint, k bigint") -> DataFrame:
         (self.directory / name).mkdir(exist_ok=True)
         reader = self.session.readStream.schema(schema)
         return reader.option("maxFilesPerTrigger", 1).parquet(str(self.directory / name))
 
     def batch(self, name: str) -> DataFrame:
-        return self.session.read.schema("ts bigint, k int").parquet(str(self.directory / name))
+        return self.session.read.schema("ts bigint, k bigint").parquet(str(self.directory / name))
 
     def run(self, changes: DataFrame) -> None:
         """Until everything fed is read, and no watermark is left to follow."""

@@ -263,7 +263,7 @@ def test_rows_survive_the_wire() -> None:
         ["p0", "p1", "ts", "ets", "sign", "scope"],
     )
     (packed,) = packer(iter([batch]))
-    assert packed.column("bucket").to_pylist() == labels(3)
+    assert packed.column("bucket").to_pylist() == list(labels(3))
     assert set(packed.column("input").to_pylist()) == {4}
     unpacker = Unpacker((pa.string(), pa.float64()), ("ts", "ets", "sign"), True)
     rows = [row for made in unpacker(iter([packed])) for row in made.to_pylist()]
