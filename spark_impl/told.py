@@ -13,6 +13,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from spark_impl.sparktypes import parts
 from spark_impl.streaming.flow import Flow
 from spark_impl.streaming.promises import CONSTRAINED
 from spark_impl.streaming.speaking import HIDDEN, stage_places
@@ -53,25 +54,35 @@ def marked(rows: DataFrame, own: Flow) -> DataFrame:
     if branch is None or branch.window is not None:
         # All branches have gone through one last stage.
         origins: Sequence[int | None] = stage_places(own.fields)
+        before = sum(len(list(parts(field.name, field.dataType))) for field in own.fields)
     else:
         assert branch.speaking is not None
-        origins = branch.speaking.origins
+        origins, before = branch.speaking.origins, len(branch.speaking.columns)
     found = [(at, place) for at, place in enumerate(origins) if place is not None]
-    twice = len({place for _, place in found}) < len(found)
-    mark = F.col(HIDDEN)
+    handed = {place for _, place in found}
+    twice, all_there = len(handed) < len(found), len(handed) == before
+    mark, is_row = F.col(HIDDEN), F.col("sign") != 0
     if twice:
         about = F.array_compact(F.array(*(F.when(mark == place, F.lit(at)) for at, place in found)))
-        each = F.explode(F.when(F.col("sign") == 0, about).otherwise(F.array(F.lit(-1))))
+        each = F.explode(F.when(is_row, F.array(F.lit(-1))).otherwise(about))
+    elif all_there and all(at == place for at, place in found):
+        # As it mostly is; and it is said of every row.
+        each = F.when(is_row, -1).otherwise(mark)
     else:
-        each = F.when(F.col("sign") != 0, F.lit(-1))
+        each = F.when(is_row, -1)
         for at, place in found:
-            each = each.when(mark == place, F.lit(at))
+            each = each.when(mark == place, at)
     names = [field.name for field in own.fields]
     columns = [f"c{at}" for at in range(width)]
     extra = [name for name in own.extra if name != HIDDEN]
-    told = rows.select(*columns, *extra, each.alias(HIDDEN)).where(F.col(HIDDEN).isNotNull())
+    told = rows.select(*columns, *extra, each.alias(HIDDEN))
+    if not all_there:
+        told = told.where(F.col(HIDDEN).isNotNull())
+    # A column that is handed through is NULL already where others are meant.
     shown = [
-        F.when(F.col(HIDDEN).isin(-1, at), F.col(name)).alias(name)
+        F.col(name)
+        if origins[at] is not None and not twice
+        else F.when(F.col(HIDDEN).isin(-1, at), F.col(name)).alias(name)
         for at, name in enumerate(columns)
     ]
     listed = F.array(*(F.lit(name) for name in names))

@@ -352,6 +352,36 @@ def test_promises_that_cannot_but_name_a_key_are_judged_where_it_is(
         assert all(len(each["sources"]) == 2 for each in streams.raw)
 
 
+SEEN: dict[str, tuple[list[str], list[tuple[Any, ...]], list[tuple[Any, ...]]]] = {
+    "as it is": (["k", "over"], [(7, True)], [(7, None, ["k"])]),
+    "without it": (["over"], [(True,)], []),
+    "in another place": (["over", "k"], [(True, 7)], [(None, 7, ["k"])]),
+    "twice": (
+        ["k AS a", "over", "k AS b"],
+        [(7, True, 7)],
+        [(7, None, None, ["a"]), (None, None, 7, ["b"])],
+    ),
+    "beside what is computed": (["k", "over IS NULL AS x"], [(7, False)], [(7, None, ["k"])]),
+    "beside a struct": (["struct(k, over) AS s", "k"], [((7, True), 7)], [(None, 7, ["k"])]),
+}
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_output_punctuations_name_the_columns_that_are_there(streams: Streams, name: str) -> None:
+    texts, rows, told = SEEN[name]
+    streams.feed(a=[(SECOND, 7)], b=[(SECOND, 7, True)], closed=[(2 * SECOND, 7)])
+    streams.feed(a=[(9 * SECOND, 8)], b=[(9 * SECOND, 9, True)])
+    closed = streams.stream("closed")
+    a = windowed(streams.stream("a"), ts="ts", unbounded=True, delay=0, punctuations=closed)
+    b = windowed(streams.stream("b", OVER), ts="ts", unbounded=True, delay=0, punctuations=closed)
+    shown = a.join(b, on="k").select(*map(F.expr, texts))
+    streams.run(shown.append(punctuations=True, buckets=1))
+    made = [tuple(row) for own in streams.out.values() for row in own]
+    assert [row[:-3] for row in made if row[-1] is None] == rows
+    found = [(*row[:-3], row[-1]) for row in made if row[-1] is not None]
+    assert sorted(found, key=repr) == sorted(told, key=repr)
+
+
 @pytest.mark.parametrize("between", ["where", "computed"])
 def test_promises_among_rows_of_which_some_are_left_out_go_through_a_gate(
     streams: Streams, between: str
