@@ -246,7 +246,7 @@ def _by_window(options: Options, gap: int) -> tuple[str, str]:
     return table([*head, "ratio (goal 1)"], rows), falls
 
 
-def auction_steps(rows: int) -> Iterator[Step]:
+def auction_steps(rows: int, step_rows: int = 2 * STEP_ROWS) -> Iterator[Step]:
     """Items that are put up once and open for minutes; most tuples are bids."""
     random = np.random.default_rng(7)
     items = rows // 11
@@ -257,7 +257,7 @@ def auction_steps(rows: int) -> Iterator[Step]:
     order = np.argsort(bids)
     bids, bidden = bids[order], bidden[order]
     over = np.argsort(closes)
-    edges = np.linspace(0, closes.max() + 1, 1 + rows // (2 * STEP_ROWS)).astype(np.int64)
+    edges = np.linspace(0, closes.max() + 1, 1 + rows // step_rows).astype(np.int64)
     for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         a = np.arange(*np.searchsorted(opens, [low, high]))
         b = np.arange(*np.searchsorted(bids, [low, high]))

@@ -32,6 +32,8 @@ is one more, and so on. Append rows have no sign: there it ends one tick before 
 A column of their own for a few rows would be one for all others, too."""
 MOST_ROWS: Final = 1_000_000
 """So many rows are packed at a time, at most."""
+ENOUGH_ROWS: Final = 4_096
+"""So many rows, or more, are sent to Spark without waiting for others."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,8 @@ class Packer:
         return Frame(columns, numbers, table.num_rows)
 
     def _blobs(self, frame: Frame, bucket: Ints) -> pa.RecordBatch:
-        order = np.argsort(bucket, kind="stable")
+        # So short numbers are sorted by their digits, in a tenth of the time.
+        order = np.argsort(bucket.astype(np.min_scalar_type(self.buckets)), kind="stable")
         ordered = Frame(
             take_columns(frame.columns, order),
             {name: values[order] for name, values in frame.numbers.items()},
@@ -170,13 +173,28 @@ class Unpacker:
     scoped: bool
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Unpack the blobs of one partition."""
+        """Unpack the blobs of one partition.
+
+        Every batch costs, however small, so small ones are put together.
+        """
         ready()
+        waiting: list[pa.RecordBatch] = []
+        size = 0
         for batch in batches:
             for blob in batch.column("rows"):
-                if blob.is_valid:
-                    for frame in frames_from_bytes(blob.as_buffer()):
-                        yield self._rows(frame)
+                if not blob.is_valid:
+                    continue
+                for frame in frames_from_bytes(blob.as_buffer()):
+                    made = self._rows(frame)
+                    if made.num_rows >= ENOUGH_ROWS:
+                        yield made
+                        continue
+                    waiting.append(made)
+                    size += made.num_rows
+                    if size >= ENOUGH_ROWS:
+                        yield from _together(waiting)
+                        waiting, size = [], 0
+        yield from _together(waiting)
 
     def _marked(self, frame: Frame) -> Frame:
         at = frame["at"]
@@ -199,3 +217,11 @@ class Unpacker:
         if self.scoped:
             made["scope"] = frame.columns[0]
         return pa.RecordBatch.from_arrays(list(made.values()), list(made))
+
+
+def _together(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """One batch of the rows of several; none if there are none."""
+    if len(batches) < 2:
+        return list(batches)
+    made: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return made
