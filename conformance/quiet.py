@@ -56,7 +56,8 @@ def without_small_talk(lines: Iterable[bytes]) -> Iterator[bytes]:
     ...     b"    outfile.flush()\n",
     ...     b"BrokenPipeError: [Errno 32] Broken pipe\n",
     ... ]
-    >>> list(without_small_talk([b"To adjust logging level ...\n", *goodbye, b"an error\n"]))
+    >>> hello = b"Starting Streaming TransformWithStateInPandas Python worker.\n"
+    >>> list(without_small_talk([hello, *goodbye[:3], hello, goodbye[3], b"an error\n"]))
     [b'an error\n']
     >>> goodbye[-1] = b"ValueError: no such luck\n"
     >>> list(without_small_talk(goodbye)) == goodbye
@@ -64,17 +65,20 @@ def without_small_talk(lines: Iterable[bytes]) -> Iterator[bytes]:
     """
     waiting: list[bytes] = []
     for line in lines:
+        if _GREETINGS.search(line):
+            # Perhaps of another process, in the middle of a traceback.
+            continue
         if line.startswith(b"Traceback "):
             yield from waiting
             waiting = [line]
         elif waiting:
             waiting.append(line)
             if not line.startswith(b" "):
-                # The last line of a traceback, or what another process has put in between.
+                # Its last line, or what another process has put in between.
                 if not _is_goodbye(waiting):
                     yield from waiting
                 waiting = []
-        elif not _GREETINGS.search(line):
+        else:
             yield line
     yield from waiting
 
